@@ -1,0 +1,39 @@
+# make demo   train, evaluate and map the embedded Indian Pines scene
+# make test   all tests          make check  lint and types
+# make bench  speed, as ratios   make setup  only make the environment
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.up-to-date
+DEMO := runs/demo
+
+.PHONY: setup demo test check bench accuracy clean
+
+setup: $(STAMP)
+
+# Exact versions come from constraints.txt; the stamp is only made when every install step succeeded.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/hypercaps train indian-pines --out $(DEMO) --force
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick)
+
+# The median over seeds that the README states: several minutes.
+accuracy: setup
+	$(BIN)/python benchmarks/accuracy.py
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,62 @@
+"""Land-cover maps from hyperspectral scenes and a few labels.
+
+The public names are loaded when they are first used, so that ``import hypercaps`` and ``hypercaps --help``
+don't wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hypercaps.classifier import ConvCapsClassifier, load_model
+    from hypercaps.errors import HypercapsError
+    from hypercaps.io.open import open_labels, open_scene, open_split
+    from hypercaps.metrics import Scores, score
+    from hypercaps.scene import Labels, Legend, Scene
+    from hypercaps.splits import Split, split_by_share, split_per_class
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ConvCapsClassifier": "classifier",
+    "HypercapsError": "errors",
+    "Labels": "scene",
+    "Legend": "scene",
+    "Scene": "scene",
+    "Scores": "metrics",
+    "Split": "splits",
+    "load_model": "classifier",
+    "open_labels": "io.open",
+    "open_scene": "io.open",
+    "open_split": "io.open",
+    "score": "metrics",
+    "split_by_share": "splits",
+    "split_per_class": "splits",
+}
+
+__all__ = [
+    "ConvCapsClassifier",
+    "HypercapsError",
+    "Labels",
+    "Legend",
+    "Scene",
+    "Scores",
+    "Split",
+    "load_model",
+    "open_labels",
+    "open_scene",
+    "open_split",
+    "score",
+    "split_by_share",
+    "split_per_class",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"hypercaps.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'hypercaps' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

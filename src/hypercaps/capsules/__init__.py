@@ -1,0 +1,1 @@
+"""The paper's own contribution, readable beside the paper: layers, routing and loss."""

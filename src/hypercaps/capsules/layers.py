@@ -1,0 +1,121 @@
+"""The four layers of 1D-ConvCapsNet, section IV of the paper.
+
+Shapes: B pixels, D side of the patch, C bands (after whitening: components), K filters, f window size,
+a capsule arrays, d numbers in a capsule, n classes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+from hypercaps.capsules.routing import class_capsules
+from hypercaps.capsules.squashing import squash
+
+_VIEWPOINT_STD = 0.1  # how ClassCaps' viewpoint matrices are drawn; the paper does not say
+
+
+def positions_after(length: int, window: int, stride: int) -> int:
+    """How many times a window fits along ``length`` without padding; 0 or less where it does not."""
+    return (length - window) // stride + 1
+
+
+class SpatialConv(nn.Module):
+    """L(1): K filters over the whole D x D patch, the same for every band, and ReLU."""
+
+    def __init__(self, patch: int, filters: int, *, generator: Generator | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(filters, patch * patch))
+        self.bias = nn.Parameter(torch.zeros(filters, 1))
+        # Xavier-uniform of a 2-D convolution with one input channel: fan in D*D, fan out K*D*D.
+        bound = math.sqrt(6.0 / (patch * patch * (1 + filters)))
+        nn.init.uniform_(self.weight, -bound, bound, generator=generator)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) -> O(1), channels first for the convolution that follows: (B, K, C)"""
+        batch, _, _, bands = patches.shape
+        filters, area = self.weight.shape
+        pixels = patches.reshape(batch, area, bands)  # (B, D*D, C)
+        bias = self.bias.expand(batch, filters, bands)
+        return torch.baddbmm(bias, self.weight.expand(batch, filters, area), pixels).relu()
+
+
+class PrimaryCaps(nn.Module):
+    """L(2): a 1-D convolution along the spectrum, ReLU, its channels read as a arrays of d-D capsules."""
+
+    def __init__(
+        self,
+        filters_in: int,
+        arrays: int,
+        size: int,
+        window: int,
+        stride: int,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.arrays, self.size = arrays, size
+        self.conv = nn.Conv1d(filters_in, arrays * size, window, stride)
+        nn.init.xavier_uniform_(self.conv.weight, generator=generator)
+        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, K, C) -> O(2): (B, a, d, c2), positions last as convolutions want them"""
+        capsules: Tensor = self.conv(features).relu()  # (B, a*d, c2)
+        return capsules.unflatten(1, (self.arrays, self.size))
+
+
+class ConvCaps1d(nn.Module):
+    """L(3): K constraint windows of f positions slide along the capsule arrays, and squash.
+
+    The viewpoint tensor T(q) of a window (d3 x f x a2 x d2, shared by all positions) times the child
+    capsules under it is a 1-D convolution over the a2*d2 channels; one d3-D bias for each window.
+    """
+
+    def __init__(
+        self,
+        arrays_in: int,
+        size_in: int,
+        windows: int,
+        size: int,
+        window: int,
+        stride: int,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.windows, self.size = windows, size
+        self.conv = nn.Conv1d(arrays_in * size_in, windows * size, window, stride)
+        nn.init.xavier_uniform_(self.conv.weight, generator=generator)
+        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+
+    def forward(self, capsules: Tensor) -> Tensor:
+        """(B, a2, d2, c2) -> O(3): (B, K, c3, d3)"""
+        parents: Tensor = self.conv(capsules.flatten(1, 2))  # (B, K*d3, c3)
+        return squash(parents.unflatten(1, (self.windows, self.size)).transpose(2, 3))
+
+
+class ClassCaps(nn.Module):
+    """L(4): every capsule predicts every class through its own viewpoint matrix; routing agrees on them."""
+
+    def __init__(
+        self,
+        capsules_in: int,
+        size_in: int,
+        classes: int,
+        size: int,
+        routings: int,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.routings = routings
+        # W(i,k) transposed, classes outermost: (n, I, d3, d4)
+        self.viewpoints = nn.Parameter(torch.empty(classes, capsules_in, size_in, size))
+        nn.init.normal_(self.viewpoints, 0.0, _VIEWPOINT_STD, generator=generator)
+
+    def forward(self, capsules: Tensor) -> Tensor:
+        """(B, K, c3, d3) -> O(4): (B, n, d4)"""
+        return class_capsules(capsules.flatten(1, 2), self.viewpoints, self.routings)

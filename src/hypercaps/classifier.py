@@ -1,0 +1,253 @@
+"""The scikit-learn style estimator, and models that come back from their file as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from hypercaps import splits
+from hypercaps.errors import LabelsError, ModelError, SplitError
+from hypercaps.mapping import ClassMap, OnProgress, map_scene, map_scores
+from hypercaps.metrics import Scores, score
+from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
+from hypercaps.models.registry import get_method
+from hypercaps.patches import PatchStore
+from hypercaps.scene import Labels, Legend, Scene
+from hypercaps.splits import Split
+from hypercaps.training import Examples, History, Progress, train
+from hypercaps.whitening import PCAWhitening
+
+
+class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
+    """Classify every pixel of a scene with 1D-ConvCapsNet, or another registered method.
+
+    Parameters
+    ----------
+    train, val : share of each class to train and to validate on; the rest is the test set
+    per_class : train on this number of pixels of each class in place of the share ``train``
+    epochs, batch_size : None for the recipe's
+    patch : side of the patch around a pixel, odd
+    seed : of the split, the initial weights and the order of training
+    method, recipe : a registered method and one of the ways to train it
+    structure : changes to the network's sizes, e.g. ``{"routings": 5}``
+
+    Attributes after ``fit``
+    ------------------------
+    model_ : the trained network with its whitening and legend
+    classes_ : labels of the classes, in the order of ``predict_proba``
+    split_, scores_, history_ : which pixels were used, how good the test set was, what happened by epoch
+    """
+
+    def __init__(
+        self,
+        *,
+        train: float = 0.2,
+        val: float = 0.1,
+        per_class: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        patch: int = 7,
+        seed: int = 0,
+        method: str = "convcapsnet",
+        recipe: str = "paper",
+        structure: dict[str, Any] | None = None,
+    ) -> None:
+        self.train = train
+        self.val = val
+        self.per_class = per_class
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.patch = patch
+        self.seed = seed
+        self.method = method
+        self.recipe = recipe
+        self.structure = structure
+
+    def fit(
+        self,
+        scene: Scene,
+        labels: Labels,
+        split: Split | None = None,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ConvCapsClassifier:
+        """Learn from the training pixels of a split (drawn here if none is given) and score its test set."""
+        method = get_method(self.method)
+        recipe = method.recipe(self.recipe)
+        labels.check_fits(scene)
+        labels = labels.where_valid(scene)
+        legend = labels.legend
+        if len(legend) < 2:
+            raise LabelsError(
+                f"labels {labels.name!r} hold one class only, {legend.entries[0].name}: two or more are needed"
+            )
+        n_labelled = int((labels.array > 0).sum())
+        epochs = recipe.epochs if self.epochs is None else self.epochs
+        batch_size = recipe.batch_size(n_labelled) if self.batch_size is None else self.batch_size
+        for name, value in (("epochs", epochs), ("batch_size", batch_size)):
+            if value < 1:
+                raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
+        network = method.network(
+            scene.bands, len(legend), patch=self.patch, seed=self.seed, structure=self.structure
+        )
+        split = self.draw_split(labels) if split is None else split.with_patch(self.patch)
+        _check_split(split, labels)
+
+        whitening = PCAWhitening.fit(scene)
+        pixels = np.concatenate([split.train, split.val])
+        examples = Examples(
+            store=PatchStore(scene, whitening, pixels, self.patch),
+            targets=torch.from_numpy(np.searchsorted(legend.labels, labels.array.ravel()[pixels])),
+            train=torch.arange(split.train.size),
+            val=torch.arange(split.train.size, pixels.size),
+        )
+        history = train(
+            network,
+            method.loss,
+            examples,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=recipe.learning_rate,
+            seed=self.seed,
+            on_progress=on_progress,
+        )
+        network.eval()
+        self.history_: History = history
+        self.split_: Split = split
+        self.model_ = TrainedModel(
+            method=self.method,
+            patch=self.patch,
+            structure=dict(self.structure or {}),
+            network=network,
+            whitening=whitening,
+            legend=legend,
+            wavelengths=scene.wavelengths,
+            recipe={
+                "name": recipe.name,
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "learning_rate": recipe.learning_rate,
+                "seed": self.seed,
+                "best_epoch": history.best_epoch,
+                "train_seconds": history.seconds,
+            },
+            split=split.describe() | {"labels": labels.digest()},
+            scene=scene.name,
+            versions=current_versions(),
+        )
+        self.scores_: Scores = self.evaluate(scene, labels, split)
+        self.model_.scores.update(oa=self.scores_.oa, aa=self.scores_.aa, kappa=self.scores_.kappa)
+        return self
+
+    def draw_split(self, labels: Labels) -> Split:
+        """The split that ``fit`` draws for these labels."""
+        if self.per_class is not None:
+            return splits.split_per_class(
+                labels, self.per_class, self.val, seed=self.seed, patch=self.patch
+            )
+        return splits.split_by_share(labels, self.train, self.val, seed=self.seed, patch=self.patch)
+
+    def evaluate(
+        self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
+    ) -> Scores:
+        """Scores on a split's test set, or on all labelled pixels where no split is given."""
+        model = self._fitted()
+        model.check_fits(scene)
+        labels.check_fits(scene)
+        labels = labels.where_valid(scene)
+        wanted = labels.array > 0
+        if split is not None:
+            if split.test.size == 0:
+                raise SplitError("the split has no test pixel to evaluate on: put some into its test set")
+            wanted = np.zeros(labels.shape, dtype=bool)
+            wanted.ravel()[split.test] = True
+        strange = np.setdiff1d(labels.array[wanted], model.legend.labels)
+        if strange.size:
+            raise LabelsError(
+                f"labels {labels.name!r} hold classes {strange.tolist()} that the model does not know: it knows "
+                f"{model.legend.labels.tolist()}; relabel them or leave them out"
+            )
+        found = map_scene(model, scene, only=wanted, on_progress=on_progress)
+        return score(labels.array[wanted], found.classes[wanted], model.legend)
+
+    def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
+        """(rows, columns) labels as in the ground truth; 0 for invalid pixels."""
+        return self.map(scene).classes
+
+    def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
+        """(rows, columns, n) lengths of the class capsules, in [0, 1) but not summing to 1; NaN if invalid."""
+        return map_scores(self._fitted(), scene)
+
+    def map(self, scene: Scene, on_progress: OnProgress | None = None) -> ClassMap:
+        """Classes and confidence of every pixel."""
+        return map_scene(self._fitted(), scene, on_progress=on_progress)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file; ``load_model`` brings it back."""
+        write_model(Path(path), self._fitted())
+
+    @property
+    def classes_(self) -> npt.NDArray[np.int16]:
+        return self._fitted().legend.labels
+
+    @property
+    def legend_(self) -> Legend:
+        return self._fitted().legend
+
+    @property
+    def n_features_in_(self) -> int:
+        """Bands."""
+        return self._fitted().bands
+
+    def _fitted(self) -> TrainedModel:
+        try:
+            model: TrainedModel = self.model_
+        except AttributeError:
+            raise NotFittedError("this ConvCapsClassifier is not trained yet: call fit first") from None
+        return model
+
+
+def load_model(path: str | Path) -> ConvCapsClassifier:
+    """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
+    model = read_model(Path(path))
+    how, recipe = model.split, model.recipe
+    classifier = ConvCapsClassifier(
+        train=how.get("train", 0.2),
+        val=how.get("val", 0.1),
+        per_class=how.get("per_class"),
+        epochs=recipe.get("epochs"),
+        batch_size=recipe.get("batch_size"),
+        patch=model.patch,
+        seed=recipe.get("seed", 0),
+        method=model.method,
+        recipe=recipe.get("name", "paper"),
+        structure=model.structure or None,
+    )
+    classifier.model_ = model
+    return classifier
+
+
+def _check_split(split: Split, labels: Labels) -> None:
+    """Refuse a split that is not for these labels, or that leaves a class untrained."""
+    if split.shape != labels.shape:
+        raise SplitError(f"the split is for {split.shape} pixels but the labels have {labels.shape}")
+    flat = labels.array.ravel()
+    for name, indices in (("training", split.train), ("validation", split.val), ("test", split.test)):
+        if (flat[indices] == 0).any():
+            raise SplitError(
+                f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
+                "other labels"
+            )
+    if split.test.size == 0:
+        raise SplitError("the split has no test pixel: without one nobody can say how good the map is")
+    trained = set(np.unique(flat[split.train]).tolist())
+    missing = [entry.name for entry in labels.legend if entry.label not in trained]
+    if missing:
+        raise SplitError(f"the split has no training pixel of {', '.join(missing)}: give at least one of each")

@@ -1,0 +1,1 @@
+"""The only room that knows file formats and touches paths."""

@@ -1,0 +1,71 @@
+"""The arrays inside a file, whatever its format: which there are, and one of them by key.
+
+A file of arrays (.mat, .npz) is asked for one by ``PATH:KEY``; where the key is left out, the only array
+that can be meant is taken. A .npy file is one array without a key.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.errors import HypercapsError
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """One array of a file, not read yet."""
+
+    key: str
+    shape: tuple[int, ...]
+    load: Callable[[], Any]  # something that slices like a numpy array of ``shape``
+
+    def __str__(self) -> str:
+        size = " x ".join(str(n) for n in self.shape)
+        return f"{self.key} ({size})" if self.key else size
+
+
+def choose(
+    arrays: list[StoredArray], key: str | None, ndim: int, path: Path, what: str, error: type[HypercapsError]
+) -> StoredArray:
+    """The array called ``key``, or the only one with ``ndim`` dimensions; ``what`` it is for, in messages."""
+    listing = ", ".join(str(array) for array in arrays) or "nothing"
+    if key is not None:
+        for array in arrays:
+            if array.key == key:
+                return array
+        raise error(f"{path} has no array {key!r}: it holds {listing}; name one of them as {path}:KEY")
+    fitting = [array for array in arrays if len(array.shape) == ndim]
+    if len(fitting) > 1:  # MATLAB stores scalars and lists as 1 x N matrices: not what is meant
+        fitting = [array for array in fitting if min(array.shape) > 1] or fitting
+    if len(fitting) == 1:
+        return fitting[0]
+    if len(fitting) > 1:
+        raise error(
+            f"{path} holds several arrays that could be the {what}: {listing}; name one as {path}:{fitting[0].key}"
+        )
+    shape = "3-D array (rows, columns, bands)" if ndim == 3 else "2-D array (rows, columns)"
+    raise error(f"{path} holds no {shape} to be the {what}: it holds {listing}")
+
+
+def numpy_arrays(path: Path) -> list[StoredArray]:
+    """The arrays of a .npy or .npz file; .npy stays on disk. Nothing pickled is ever loaded."""
+    if zipfile.is_zipfile(path):
+        with np.load(path, allow_pickle=False) as archive:
+            keys = list(archive.files)
+            shapes = {key: archive[key].shape for key in keys}
+
+        def load(key: str) -> npt.NDArray[Any]:
+            with np.load(path, allow_pickle=False) as archive:
+                array: npt.NDArray[Any] = archive[key]
+                return array
+
+        return [StoredArray(key, shapes[key], lambda key=key: load(key)) for key in keys]  # type: ignore[misc]
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return [StoredArray("", array.shape, lambda: array)]

@@ -1,0 +1,277 @@
+"""The public scenes by name: what they are, where their files are, and getting them.
+
+A file is looked for in the folder named by ``HYPERCAPS_DATA`` (at any depth, by its name), then inside an
+installed package that carries it, then in the user's cache; what is in none of them is downloaded there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import os
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.errors import CatalogError, DataWarning
+from hypercaps.scene import Legend, LegendEntry, parse_color
+
+DATA_VARIABLE = "HYPERCAPS_DATA"  # a folder with files already there
+MIRROR_VARIABLE = "HYPERCAPS_MIRROR"  # another base address for downloads
+
+Part = Literal["cube", "labels"]
+# Called with a file's name and size in bytes (0: unknown); gives an object as pooch's progressbar wants it.
+ProgressMaker = Callable[[str, int], Any]
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file of a public scene; ``sha256`` is empty where nobody has published it."""
+
+    path: str  # below the base address
+    sha256: str
+    bytes: int = 0
+    key: str = ""  # of the array inside
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def url(self) -> str:
+        base: str = os.environ.get(MIRROR_VARIABLE) or _document()["base"]
+        return base.rstrip("/") + "/" + self.path
+
+
+@dataclass(frozen=True)
+class CatalogScene:
+    """A public scene, as the catalogue describes it."""
+
+    name: str
+    title: str
+    place: str
+    sensor: str
+    shape: tuple[int, int, int]
+    labelled: int
+    range_nm: tuple[float, float]
+    pixel_m: float
+    licence: str
+    citation: str
+    legend: Legend
+    cube: PublicFile
+    labels: PublicFile
+    wavelengths: tuple[float, ...] | None  # nm, where they are known band by band
+    package: str | None  # an installed package that carries the arrays
+    package_cube: PublicFile | None
+    package_labels: PublicFile | None
+
+    def file(self, part: Part) -> PublicFile:
+        return self.cube if part == "cube" else self.labels
+
+    def locate(self, part: Part) -> Path | None:
+        """Where this part is on this machine, unchecked; None if it would have to be downloaded."""
+        wanted = self.file(part)
+        return next(_in_data_folder(wanted), None) or self._in_package(part) or _in_cache(wanted)
+
+    def get(self, part: Part, progress: ProgressMaker | None = None) -> tuple[Path, str | None]:
+        """The checked file of this part, downloaded if it must be, and the key of the array in it."""
+        wanted = self.file(part)
+        candidates = list(_in_data_folder(wanted))
+        if candidates:
+            return _first_intact(wanted, candidates), wanted.key
+        packaged = self._in_package(part)
+        if packaged is not None:
+            carried = self.package_cube if part == "cube" else self.package_labels
+            assert carried is not None
+            return _first_intact(carried, [packaged]), None
+        return _first_intact(wanted, [_in_cache(wanted) or _download(wanted, progress)]), wanted.key
+
+    def _in_package(self, part: Part) -> Path | None:
+        carried = self.package_cube if part == "cube" else self.package_labels
+        if self.package is None or carried is None:
+            return None
+        spec = importlib.util.find_spec(self.package)  # finds it without running it
+        if spec is None or spec.origin is None:
+            return None
+        path = Path(spec.origin).parent / carried.path
+        return path if path.is_file() else None
+
+    def describe(self) -> dict[str, Any]:
+        """For ``hypercaps scenes --json`` and ``hypercaps info``."""
+        at_hand = self.locate("cube") is not None and self.locate("labels") is not None
+        return {
+            "name": self.name,
+            "title": self.title,
+            "place": self.place,
+            "sensor": self.sensor,
+            "rows": self.shape[0],
+            "cols": self.shape[1],
+            "bands": self.shape[2],
+            "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
+            "labelled": self.labelled,
+            "range_nm": list(self.range_nm),
+            "wavelengths_nm": None if self.wavelengths is None else list(self.wavelengths),
+            "pixel_m": self.pixel_m,
+            "licence": self.licence,
+            "citation": self.citation,
+            "at_hand": at_hand,
+            "files": [
+                {"url": f.url, "bytes": f.bytes or None, "sha256": f.sha256 or None, "key": f.key}
+                for f in (self.cube, self.labels)
+            ],
+        }
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return tomllib.loads((files("hypercaps.io") / "scenes.toml").read_text(encoding="utf-8"))
+
+
+def names() -> list[str]:
+    return list(_document()["scenes"])
+
+
+def get_scene(name: str) -> CatalogScene:
+    """A scene of the catalogue, or an error that lists them."""
+    if name not in names():
+        close = difflib.get_close_matches(name, names(), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise CatalogError(f"there is no public scene {name!r}: known are {', '.join(names())}{hint}")
+    entry = _document()["scenes"][name]
+    carried = entry.get("embedded", {})
+    return CatalogScene(
+        name=name,
+        title=entry["title"],
+        place=entry["place"],
+        sensor=entry["sensor"],
+        shape=tuple(entry["shape"]),
+        labelled=entry["labelled"],
+        range_nm=tuple(entry["range_nm"]),
+        pixel_m=entry["pixel_m"],
+        licence=entry["licence"],
+        citation=entry["citation"],
+        legend=Legend(
+            tuple(LegendEntry(label, text, parse_color(color)) for label, text, color in entry["classes"])
+        ),
+        cube=PublicFile(**entry["cube"]),
+        labels=PublicFile(**entry["labels"]),
+        wavelengths=_wavelengths(entry),
+        package=carried.get("package"),
+        package_cube=PublicFile(**carried["cube"]) if carried else None,
+        package_labels=PublicFile(**carried["labels"]) if carried else None,
+    )
+
+
+def _wavelengths(entry: dict[str, Any]) -> tuple[float, ...] | None:
+    """The sensor's wavelengths without the bands that this file leaves out."""
+    if "wavelengths" not in entry:
+        return None
+    sensor: npt.NDArray[np.float64] = np.array(_document()["wavelengths"][entry["wavelengths"]])
+    kept = np.ones(sensor.size, dtype=bool)
+    for span in entry.get("dropped_bands", []):  # "104-108" or "220", counted from 1
+        first, _, last = span.partition("-")
+        kept[int(first) - 1 : int(last or first)] = False
+    return tuple(sensor[kept].tolist())
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    import pooch  # brings requests along: only when files are looked for
+
+    return Path(pooch.os_cache("hypercaps"))
+
+
+def _in_data_folder(wanted: PublicFile) -> Iterator[Path]:
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        return
+    if not Path(folder).is_dir():
+        raise CatalogError(f"{DATA_VARIABLE} names {folder}, which is not a folder: mend it or unset it")
+    yield from sorted(path for path in Path(folder).rglob(wanted.name) if path.is_file())
+
+
+def _in_cache(wanted: PublicFile) -> Path | None:
+    path = cache_folder() / wanted.name
+    return path if path.is_file() else None
+
+
+def _first_intact(wanted: PublicFile, candidates: list[Path]) -> Path:
+    """The first candidate with the right content; an unpublished checksum is pinned beside the cached file."""
+    expected = wanted.sha256 or _pinned(wanted)
+    for path in candidates:
+        if not expected or _sha256(path) == expected:
+            return path
+    path = candidates[0]
+    raise CatalogError(
+        f"{path} is damaged or another file: SHA-256 {expected} was expected and {_sha256(path)} came "
+        f"({path.stat().st_size:,} bytes{f', not {wanted.bytes:,}' if wanted.bytes else ''}); delete it, or get it "
+        f"again by hand from {wanted.url}; to use it as it is, give its path in place of the scene's name"
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _pin_file(wanted: PublicFile) -> Path:
+    return cache_folder() / f"{wanted.name}.sha256"
+
+
+def _pinned(wanted: PublicFile) -> str:
+    pin = _pin_file(wanted)
+    return pin.read_text().strip() if pin.is_file() else ""
+
+
+def _download(wanted: PublicFile, progress: ProgressMaker | None) -> Path:
+    import pooch
+    import requests
+
+    expected = wanted.sha256 or _pinned(wanted) or None
+    bar = progress(wanted.name, wanted.bytes) if progress else False
+    pooch.get_logger().setLevel("WARNING")
+    by_hand = (
+        f"get {wanted.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
+    )
+    try:
+        path = Path(
+            pooch.retrieve(
+                wanted.url,
+                known_hash=f"sha256:{expected}" if expected else None,
+                fname=wanted.name,
+                path=cache_folder(),
+                downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
+            )
+        )
+    except requests.exceptions.RequestException as error:
+        raise CatalogError(f"{wanted.name} can't be downloaded ({_brief(error)}): {by_hand}") from error
+    except ValueError as error:  # pooch's word for another checksum; it keeps no such file
+        raise CatalogError(
+            f"{wanted.name} came damaged from {wanted.url}: it does not have the SHA-256 {expected} that was "
+            f"expected; try again later, or {by_hand}"
+        ) from error
+    except OSError as error:
+        raise CatalogError(f"{wanted.name} can't be kept in {cache_folder()} ({error}): {by_hand}") from error
+    if not expected:
+        found = _sha256(path)
+        _pin_file(wanted).write_text(found + "\n")
+        warnings.warn(
+            f"no SHA-256 of {wanted.name} has been published: what came ({found}) is pinned from now on",
+            DataWarning,
+            stacklevel=2,
+        )
+    return path
+
+
+def _brief(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    return f"HTTP {response.status_code}" if response is not None else type(error).__name__

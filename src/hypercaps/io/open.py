@@ -1,0 +1,144 @@
+"""open_scene and open_labels: a name of the catalogue or a path, decided by the file's content."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
+from hypercaps.io import catalog
+from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
+from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
+from hypercaps.scene import Labels, Legend, Scene
+from hypercaps.splits import Split
+
+Kind = Literal["matlab", "hdf5", "numpy", "safetensors", "unknown"]
+
+_READABLE = ".mat (any version), .npy and .npz files are read"
+# What the readers raise on damaged files, besides their own classes.
+_DAMAGE = (
+    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, NotImplementedError,
+    AttributeError, RuntimeError, OverflowError, struct.error, zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
+
+
+def open_scene(name_or_path: str | Path, *, progress: catalog.ProgressMaker | None = None) -> Scene:
+    """A scene by catalogue name, by path, or by PATH:KEY for one array of several."""
+    spec = str(name_or_path)
+    if spec in catalog.names():
+        entry = catalog.get_scene(spec)
+        path, key = entry.get("cube", progress)
+        waves = None if entry.wavelengths is None else np.array(entry.wavelengths)
+        return _scene_from(path, key, name=spec, wavelengths=waves)
+    path, key = split_spec(spec, "scene", SceneError)
+    return _scene_from(path, key, name=path.stem)
+
+
+def open_labels(name_or_path: str | Path, *, progress: catalog.ProgressMaker | None = None) -> Labels:
+    """Labels by catalogue name, by path, or by PATH:KEY."""
+    spec = str(name_or_path)
+    if spec in catalog.names():
+        entry = catalog.get_scene(spec)
+        path, key = entry.get("labels", progress)
+        return _labels_from(path, key, name=spec, legend=entry.legend)
+    path, key = split_spec(spec, "labels", LabelsError)
+    return _labels_from(path, key, name=path.stem, legend=None)
+
+
+def open_split(path: Path, labels: Labels, *, patch: int = 7) -> Split:
+    """A split.npz: flat pixel indices ``train``, ``val`` and ``test``, checked against the labels."""
+    arrays = {array.key: array for array in _stored(path, SplitError)}
+    missing = [key for key in ("train", "val", "test") if key not in arrays]
+    if missing:
+        raise SplitError(
+            f"{path} is not a split: it lacks {', '.join(missing)}; an .npz with the flat pixel indices train, val "
+            "and test is expected, as a run's split.npz"
+        )
+    train, val, test = (arrays[key].load() for key in ("train", "val", "test"))
+    how = {"kind": "file", "file": path.name}
+    return Split.from_indices(labels, train, val, test, patch=patch, how=how)
+
+
+def sniff(path: Path) -> Kind:
+    """What a file is, by its first bytes."""
+    with path.open("rb") as file:
+        head = file.read(520)
+    if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
+        return "hdf5"
+    if head.startswith((b"MATLAB 5.0", b"MATLAB 7.3")) or path.suffix.lower() == ".mat":
+        return "matlab"  # version 4 has no mark of its own
+    if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
+        return "numpy"
+    if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+        return "safetensors"
+    return "unknown"
+
+
+def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path, str | None]:
+    """PATH or PATH:KEY to an existing file and a key."""
+    path, key = Path(spec).expanduser(), None
+    if not path.exists() and ":" in spec:
+        before, _, after = spec.rpartition(":")
+        if Path(before).expanduser().exists():
+            path, key = Path(before).expanduser(), after
+    if path.is_dir():
+        raise error(f"{path} is a folder: give the file of the {what} itself")
+    if not path.exists():
+        raise error(
+            f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
+            f"{', '.join(catalog.names())}"
+        )
+    return path, key
+
+
+def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
+    try:
+        kind = sniff(path)
+        if kind == "matlab":
+            return matlab_arrays(path)
+        if kind == "hdf5":
+            return hdf5_arrays(path)
+        if kind == "numpy":
+            return numpy_arrays(path)
+    except HypercapsError:
+        raise
+    except PermissionError:
+        raise error(f"{path} can't be read: permission denied") from None
+    except FileNotFoundError:
+        raise error(f"there is no file {path}: give the path of one") from None
+    except _DAMAGE as cause:
+        raise _damaged(path, error, cause) from cause
+    raise error(f"{path} is of a kind that is not read here: {_READABLE}")
+
+
+def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
+    return error(
+        f"{path} ({path.stat().st_size:,} bytes) is truncated, damaged or not what its name says "
+        f"({type(cause).__name__}): a whole file was expected, get it again; {_READABLE}"
+    )
+
+
+def _load(path: Path, key: str | None, ndim: int, what: str, error: type[HypercapsError]) -> Any:
+    chosen = choose(_stored(path, error), key, ndim, path, what, error)
+    try:
+        return chosen.load()
+    except _DAMAGE as cause:
+        raise _damaged(path, error, cause) from cause
+
+
+def _scene_from(
+    path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None
+) -> Scene:
+    cube = _load(path, key, 3, "scene", SceneError)
+    return Scene.from_array(cube, name=name, wavelengths=wavelengths)
+
+
+def _labels_from(path: Path, key: str | None, *, name: str, legend: Legend | None) -> Labels:
+    array = np.asarray(_load(path, key, 2, "labels", LabelsError))
+    return Labels.from_array(array, legend, name=name)

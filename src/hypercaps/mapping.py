@@ -1,0 +1,134 @@
+"""Scene -> class map and confidence, window by window with a halo.
+
+Arithmetic is done in tiles that lie on a fixed grid of the scene, and windows are made of whole tiles. So
+every pixel goes through the very same sums whatever the window size, and maps agree to the last bit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hypercaps.errors import DataWarning, SceneError
+from hypercaps.modelfile import TrainedModel
+from hypercaps.patches import read_with_halo
+from hypercaps.scene import Pixels, Scene, Window, tile_windows
+
+TILE = 16  # side of the tiles of the fixed grid, in pixels
+STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
+WINDOW = 128  # default side of the windows that are read at once
+
+Mask = npt.NDArray[np.bool_]
+OnProgress = Callable[[int, int], None]  # pixels done, pixels in all
+
+
+class ClassMap(NamedTuple):
+    """A classified scene."""
+
+    classes: npt.NDArray[np.int16]  # (rows, columns) labels of the legend; 0 where there is none
+    confidence: npt.NDArray[np.float32]  # (rows, columns) length of the winning capsule; NaN there
+
+
+def map_scene(
+    model: TrainedModel,
+    scene: Scene,
+    *,
+    only: Mask | None = None,
+    window: int = WINDOW,
+    on_progress: OnProgress | None = None,
+) -> ClassMap:
+    """Class and confidence of every valid pixel, or of those marked in ``only`` (rows, columns)."""
+    classes = np.zeros(scene.shape[:2], dtype=np.int16)
+    confidence = np.full(scene.shape[:2], np.nan, dtype=np.float32)
+    labels = model.legend.labels
+    for at, scores in score_windows(model, scene, only=only, window=window, on_progress=on_progress):
+        known = ~np.isnan(scores[:, :, 0])
+        best = scores[known].argmax(axis=1)
+        classes[at.rows, at.cols][known] = labels[best]
+        confidence[at.rows, at.cols][known] = scores[known].max(axis=1)
+    return ClassMap(classes, confidence)
+
+
+def map_scores(model: TrainedModel, scene: Scene, *, window: int = WINDOW) -> npt.NDArray[np.float32]:
+    """Scores of all classes (rows, columns, n): the lengths of the class capsules. NaN for invalid pixels."""
+    scores = np.full((*scene.shape[:2], len(model.legend)), np.nan, dtype=np.float32)
+    for at, part in score_windows(model, scene, window=window):
+        scores[at.rows, at.cols] = part
+    return scores
+
+
+def score_windows(
+    model: TrainedModel,
+    scene: Scene,
+    *,
+    only: Mask | None = None,
+    window: int = WINDOW,
+    on_progress: OnProgress | None = None,
+) -> Iterator[tuple[Window, npt.NDArray[np.float32]]]:
+    """Scores (h, w, n) window after window; NaN where a pixel is invalid or not in ``only``.
+
+    ``window`` is rounded up to whole tiles.
+    """
+    model.check_fits(scene)
+    side = -(-max(window, 1) // TILE) * TILE
+    total = scene.rows * scene.cols
+    done = invalid = wanted = 0
+    for at in tile_windows(scene.whole, side):
+        mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool) if only is None else only[at.rows, at.cols]
+        if mask.any():
+            pixels = read_with_halo(scene, at, model.patch // 2)
+            scores, n_invalid = classify_window(model, pixels, mask)
+            invalid += n_invalid
+            wanted += int(mask.sum())
+            yield at, scores
+        done += mask.size
+        if on_progress is not None:
+            on_progress(done, total)
+    if invalid and invalid == wanted:
+        raise SceneError(
+            f"scene {scene.name!r} has no valid pixel to classify: all {wanted} hold NaN, infinity or nodata; give "
+            "a cube with finite values"
+        )
+    if invalid:
+        warnings.warn(
+            f"{invalid} of {wanted} pixels of scene {scene.name!r} hold NaN, infinity or nodata and get no class",
+            DataWarning,
+            stacklevel=2,
+        )
+
+
+def classify_window(
+    model: TrainedModel, pixels: Pixels, mask: Mask
+) -> tuple[npt.NDArray[np.float32], int]:
+    """Scores (h, w, n) of a window given with its halo, and how many of the wanted pixels are invalid."""
+    halo = model.patch // 2
+    height, width = mask.shape
+    wanted = mask & pixels.valid[halo : halo + height, halo : halo + width]
+    scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
+    for tile in tile_windows(Window(0, height, 0, width), TILE):
+        if not wanted[tile.rows, tile.cols].any():
+            continue
+        around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
+        white = model.whitening.transform(pixels.values[around], pixels.valid[around])
+        patches = _patch_view(white, model.patch)  # (h, w, D, D, C), a view
+        for r in range(tile.r0, tile.r1, STRIP):
+            strip = Window(r, min(r + STRIP, tile.r1), tile.c0, tile.c1)
+            chosen = wanted[strip.rows, strip.cols]
+            if not chosen.any():
+                continue
+            part = patches[r - tile.r0 : strip.r1 - tile.r0].flatten(0, 1)  # (B, D, D, C), a copy
+            with torch.inference_mode():
+                found = model.network(part).numpy().reshape(*chosen.shape, -1)
+            scores[strip.rows, strip.cols][chosen] = found[chosen]
+    return scores, int((mask & ~wanted).sum())
+
+
+def _patch_view(white: npt.NDArray[np.float32], patch: int) -> torch.Tensor:
+    """(h + D - 1, w + D - 1, C) -> every D x D patch, (h, w, D, D, C), without copying"""
+    views = torch.from_numpy(white).unfold(0, patch, 1).unfold(1, patch, 1)  # (h, w, C, D, D)
+    return views.permute(0, 1, 3, 4, 2)

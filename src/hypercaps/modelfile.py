@@ -1,0 +1,180 @@
+"""One self-contained file: weights, whitening, legend, wavelengths, recipe, split, versions.
+
+A safetensors file: arrays, and metadata in JSON. Reading one runs nothing that is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from hypercaps.errors import HypercapsError, ModelFileError
+from hypercaps.io.write import write_bytes
+from hypercaps.models.registry import count_parameters, get_method
+from hypercaps.scene import Legend, LegendEntry, Scene
+from hypercaps.whitening import PCAWhitening
+
+FORMAT = "hypercaps-model"
+FORMAT_VERSION = 1
+_NETWORK = "network."
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A network and all that is needed to use it on a scene."""
+
+    method: str
+    patch: int
+    structure: dict[str, Any]  # what was changed from the method's default sizes
+    network: nn.Module
+    whitening: PCAWhitening
+    legend: Legend  # the trained classes: entry i belongs to output i
+    wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
+    recipe: dict[str, Any] = field(default_factory=dict)  # how it was trained
+    split: dict[str, Any] = field(default_factory=dict)  # what it was trained on
+    scene: str = ""
+    scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def bands(self) -> int:
+        return self.whitening.bands
+
+    @property
+    def parameters(self) -> int:
+        return count_parameters(self.network)
+
+    def check_fits(self, scene: Scene) -> None:
+        """Refuse a scene that the model can't be used on."""
+        if scene.bands != self.bands:
+            raise ModelFileError(
+                f"the model was trained on {self.bands} bands (scene {self.scene!r}) but scene {scene.name!r} has "
+                f"{scene.bands}: use a scene of the same sensor and band list, or train a model on this one"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """All but the arrays, as JSON takes it."""
+        return {
+            "method": self.method,
+            "bands": self.bands,
+            "patch": self.patch,
+            "structure": self.structure,
+            "parameters": self.parameters,
+            "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
+            "scene": self.scene,
+            "recipe": self.recipe,
+            "split": self.split,
+            "scores": self.scores,
+            "versions": self.versions,
+        }
+
+
+def current_versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {
+        name: version(name) for name in ("hypercaps", "torch", "numpy")
+    }
+
+
+def write_model(path: Path, model: TrainedModel) -> None:
+    """Write a model file, all or nothing."""
+    arrays = {_NETWORK + key: value.contiguous() for key, value in model.network.state_dict().items()}
+    arrays["whitening.mean"] = torch.from_numpy(model.whitening.mean)
+    arrays["whitening.matrix"] = torch.from_numpy(np.ascontiguousarray(model.whitening.matrix))
+    arrays["whitening.variances"] = torch.from_numpy(model.whitening.variances)
+    if model.wavelengths is not None:
+        arrays["wavelengths"] = torch.from_numpy(np.asarray(model.wavelengths, dtype=np.float64))
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "description": json.dumps(model.describe()),
+        "digest": _digest(arrays),
+    }
+    write_bytes(path, safetensors.torch.save(arrays, metadata=metadata))
+
+
+def read_model(path: Path) -> TrainedModel:
+    """Read a model file; anything but a whole hypercaps model is refused."""
+    if not path.is_file():
+        raise ModelFileError(f"there is no model file {path}: give a run's model.safetensors")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} ({path.stat().st_size:,} bytes) is not a whole model file ({error}): it is truncated or of "
+            "another kind; give a model.safetensors that hypercaps wrote"
+        ) from error
+    if metadata.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{path} is a safetensors file but not a hypercaps model: give a model.safetensors that hypercaps wrote"
+        )
+    if metadata.get("format_version") != str(FORMAT_VERSION):
+        raise ModelFileError(
+            f"{path} has model format {metadata.get('format_version')} and this hypercaps reads {FORMAT_VERSION}: "
+            "use the hypercaps that wrote it, or train again"
+        )
+    if metadata.get("digest") != _digest(arrays):
+        raise ModelFileError(f"{path} is damaged: its arrays are not those that were written; get it again")
+    try:
+        return _assemble(json.loads(metadata["description"]), arrays)
+    except (HypercapsError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelFileError(
+            f"{path} does not describe a model that can be built ({error}): it was altered; train again"
+        ) from error
+
+
+def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
+    legend = Legend(tuple(LegendEntry(c["label"], c["name"], tuple(c["color"])) for c in about["classes"]))
+    bands, patch = int(about["bands"]), int(about["patch"])
+    if arrays["whitening.mean"].shape != (bands,) or arrays["whitening.matrix"].shape != (bands, bands):
+        raise ValueError(f"its whitening is not for {bands} bands")
+    # Built without memory first: a description that lies about sizes costs nothing.
+    with torch.device("meta"):
+        network = get_method(about["method"]).network(
+            bands, len(legend), patch=patch, seed=None, structure=about["structure"]
+        )
+    weights = {
+        key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)
+    }
+    network.load_state_dict(weights, strict=True, assign=True)
+    network.eval()
+    waves = arrays.get("wavelengths")
+    return TrainedModel(
+        method=about["method"],
+        patch=patch,
+        structure=about["structure"],
+        network=network,
+        whitening=PCAWhitening(
+            *(arrays[f"whitening.{part}"].numpy() for part in ("mean", "matrix", "variances"))
+        ),
+        legend=legend,
+        wavelengths=None if waves is None else waves.numpy(),
+        recipe=about["recipe"],
+        split=about["split"],
+        scene=about["scene"],
+        scores=about["scores"],
+        versions=about["versions"],
+    )
+
+
+def _digest(arrays: dict[str, Tensor]) -> str:
+    """A fingerprint of names, shapes and bytes, so that a flipped bit is noticed."""
+    sha = hashlib.sha256()
+    for key in sorted(arrays):
+        array = arrays[key].detach().cpu().numpy()
+        sha.update(f"{key} {array.dtype} {array.shape}".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,1 @@
+"""One file a method; ``registry`` lists them with their training recipes."""

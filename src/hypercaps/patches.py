@@ -1,0 +1,92 @@
+"""From a scene and positions to patches, without ever holding every patch.
+
+Neighbouring patches share most of their pixels, so what is kept is each whitened pixel once; a batch of
+patches is gathered from them. Beyond the scene's border the scene is mirrored.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hypercaps.scene import Pixels, Scene, Window
+from hypercaps.whitening import PCAWhitening
+
+_READ_VALUES = 1 << 23  # values read at a time: 32 MB of float32
+
+
+def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """Positions along a side of ``size``, those outside reflected back: -1 is 1, size is size - 2."""
+    if size == 1:
+        return np.zeros_like(positions)
+    period = 2 * (size - 1)
+    folded = np.mod(positions, period)
+    return np.minimum(folded, period - folded)
+
+
+def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
+    """A window and ``halo`` pixels around it, mirrored at the scene's border: (h + 2 halo, w + 2 halo, bands)"""
+    rows = mirrored(np.arange(window.r0 - halo, window.r1 + halo), scene.rows)
+    cols = mirrored(np.arange(window.c0 - halo, window.c1 + halo), scene.cols)
+    r0, c0 = int(rows.min()), int(cols.min())
+    read = scene.read(slice(r0, int(rows.max()) + 1), slice(c0, int(cols.max()) + 1))
+    at = np.ix_(rows - r0, cols - c0)
+    return Pixels(read.values[at], read.valid[at])
+
+
+class PatchStore:
+    """Patches around chosen pixels of a scene, gathered on demand.
+
+    Memory is one whitened spectrum for each pixel that any of the patches touches: never more than the
+    scene, and little for few labels in a large one.
+    """
+
+    def __init__(
+        self, scene: Scene, whitening: PCAWhitening, pixels: npt.NDArray[np.int64], patch: int
+    ) -> None:
+        self.patch = patch
+        half = patch // 2
+        around = np.arange(-half, half + 1)
+        r, c = np.divmod(pixels, scene.cols)
+        rows = mirrored(r[:, None] + around, scene.rows)  # (N, D)
+        cols = mirrored(c[:, None] + around, scene.cols)  # (N, D)
+
+        touched = np.zeros((scene.rows, scene.cols), dtype=bool)
+        for i in range(patch):
+            for j in range(patch):
+                touched[rows[:, i], cols[:, j]] = True
+        needed = np.flatnonzero(touched)  # flat, ascending: the order of the kept spectra
+        self._spectra = torch.from_numpy(_whitened_pixels(scene, whitening, needed))  # (needed, C)
+
+        # Which kept spectrum stands at each place of each patch: (N, D*D)
+        flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
+        self._places = torch.from_numpy(np.searchsorted(needed, flat).astype(np.int32))
+
+    def __len__(self) -> int:
+        return self._places.shape[0]
+
+    def gather(self, which: Tensor) -> Tensor:
+        """Patches number ``which`` (B,) -> (B, D, D, C)"""
+        places = self._places.index_select(0, which).flatten()
+        return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, -1)
+
+
+def _whitened_pixels(
+    scene: Scene, whitening: PCAWhitening, needed: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """The whitened spectra of some pixels (flat, ascending), read in strips that skip what nobody needs."""
+    spectra = np.empty((needed.size, scene.bands), dtype=np.float32)
+    strip = max(1, _READ_VALUES // (scene.cols * scene.bands))
+    for r0 in range(0, scene.rows, strip):
+        r1 = min(r0 + strip, scene.rows)
+        first, last = np.searchsorted(needed, [r0 * scene.cols, r1 * scene.cols])
+        if first == last:
+            continue
+        r, c = np.divmod(needed[first:last], scene.cols)
+        c0, c1 = int(c.min()), int(c.max()) + 1
+        read = scene.read(slice(r0, r1), slice(c0, c1))
+        at = (r - r0, c - c0)
+        spectra[first:last] = whitening.transform(read.values[at], read.valid[at])
+    return spectra
