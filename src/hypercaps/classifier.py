@@ -94,9 +94,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         for name, value in (("epochs", epochs), ("batch_size", batch_size)):
             if value < 1:
                 raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
-        network = method.network(
-            scene.bands, len(legend), patch=self.patch, seed=self.seed, structure=self.structure
-        )
+        network = method.network(scene.bands, len(legend), patch=self.patch, seed=self.seed, structure=self.structure)
         split = self.draw_split(labels) if split is None else split.with_patch(self.patch)
         _check_split(split, labels)
 
@@ -149,9 +147,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
         if self.per_class is not None:
-            return splits.split_per_class(
-                labels, self.per_class, self.val, seed=self.seed, patch=self.patch
-            )
+            return splits.split_per_class(labels, self.per_class, self.val, seed=self.seed, patch=self.patch)
         return splits.split_by_share(labels, self.train, self.val, seed=self.seed, patch=self.patch)
 
     def evaluate(

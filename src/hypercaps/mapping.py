@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.modelfile import TrainedModel
@@ -102,9 +103,7 @@ def score_windows(
         )
 
 
-def classify_window(
-    model: TrainedModel, pixels: Pixels, mask: Mask
-) -> tuple[npt.NDArray[np.float32], int]:
+def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[npt.NDArray[np.float32], int]:
     """Scores (h, w, n) of a window given with its halo, and how many of the wanted pixels are invalid."""
     halo = model.patch // 2
     height, width = mask.shape
@@ -128,7 +127,7 @@ def classify_window(
     return scores, int((mask & ~wanted).sum())
 
 
-def _patch_view(white: npt.NDArray[np.float32], patch: int) -> torch.Tensor:
+def _patch_view(white: Tensor, patch: int) -> Tensor:
     """(h + D - 1, w + D - 1, C) -> every D x D patch, (h, w, D, D, C), without copying"""
-    views = torch.from_numpy(white).unfold(0, patch, 1).unfold(1, patch, 1)  # (h, w, C, D, D)
+    views = white.unfold(0, patch, 1).unfold(1, patch, 1)  # (h, w, C, D, D)
     return views.permute(0, 1, 3, 4, 2)

@@ -60,9 +60,7 @@ def confusion_matrix(
     return np.bincount(pairs, minlength=n * n).reshape(n, n).astype(np.int64)
 
 
-def score(
-    truth: npt.NDArray[np.integer[Any]], predicted: npt.NDArray[np.integer[Any]], legend: Legend
-) -> Scores:
+def score(truth: npt.NDArray[np.integer[Any]], predicted: npt.NDArray[np.integer[Any]], legend: Legend) -> Scores:
     """Compare labels of test pixels with predictions for them. Classes without test pixels don't count in AA."""
     if truth.shape != predicted.shape or truth.size == 0:
         raise ValueError(f"{truth.shape} true and {predicted.shape} predicted labels can't be compared")

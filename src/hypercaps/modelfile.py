@@ -82,9 +82,7 @@ class TrainedModel:
 
 
 def current_versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {
-        name: version(name) for name in ("hypercaps", "torch", "numpy")
-    }
+    return {"python": platform.python_version()} | {name: version(name) for name in ("hypercaps", "torch", "numpy")}
 
 
 def write_model(path: Path, model: TrainedModel) -> None:
@@ -146,9 +144,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         network = get_method(about["method"]).network(
             bands, len(legend), patch=patch, seed=None, structure=about["structure"]
         )
-    weights = {
-        key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)
-    }
+    weights = {key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)}
     network.load_state_dict(weights, strict=True, assign=True)
     network.eval()
     waves = arrays.get("wavelengths")
@@ -157,9 +153,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         patch=patch,
         structure=about["structure"],
         network=network,
-        whitening=PCAWhitening(
-            *(arrays[f"whitening.{part}"].numpy() for part in ("mean", "matrix", "variances"))
-        ),
+        whitening=PCAWhitening(*(arrays[f"whitening.{part}"].numpy() for part in ("mean", "matrix", "variances"))),
         legend=legend,
         wavelengths=None if waves is None else waves.numpy(),
         recipe=about["recipe"],

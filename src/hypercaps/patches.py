@@ -23,7 +23,7 @@ def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int6
         return np.zeros_like(positions)
     period = 2 * (size - 1)
     folded = np.mod(positions, period)
-    return np.minimum(folded, period - folded)
+    return np.asarray(np.minimum(folded, period - folded))
 
 
 def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
@@ -43,9 +43,7 @@ class PatchStore:
     scene, and little for few labels in a large one.
     """
 
-    def __init__(
-        self, scene: Scene, whitening: PCAWhitening, pixels: npt.NDArray[np.int64], patch: int
-    ) -> None:
+    def __init__(self, scene: Scene, whitening: PCAWhitening, pixels: npt.NDArray[np.int64], patch: int) -> None:
         self.patch = patch
         half = patch // 2
         around = np.arange(-half, half + 1)
@@ -58,7 +56,7 @@ class PatchStore:
             for j in range(patch):
                 touched[rows[:, i], cols[:, j]] = True
         needed = np.flatnonzero(touched)  # flat, ascending: the order of the kept spectra
-        self._spectra = torch.from_numpy(_whitened_pixels(scene, whitening, needed))  # (needed, C)
+        self._spectra = _whitened_pixels(scene, whitening, needed)  # (needed, C)
 
         # Which kept spectrum stands at each place of each patch: (N, D*D)
         flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
@@ -73,11 +71,9 @@ class PatchStore:
         return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, -1)
 
 
-def _whitened_pixels(
-    scene: Scene, whitening: PCAWhitening, needed: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float32]:
+def _whitened_pixels(scene: Scene, whitening: PCAWhitening, needed: npt.NDArray[np.int64]) -> Tensor:
     """The whitened spectra of some pixels (flat, ascending), read in strips that skip what nobody needs."""
-    spectra = np.empty((needed.size, scene.bands), dtype=np.float32)
+    spectra = torch.empty(needed.size, scene.bands)
     strip = max(1, _READ_VALUES // (scene.cols * scene.bands))
     for r0 in range(0, scene.rows, strip):
         r1 = min(r0 + strip, scene.rows)

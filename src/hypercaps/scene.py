@@ -92,7 +92,8 @@ class Scene:
     ) -> Scene:
         """A scene over an array (rows, columns, bands).
 
-        Arrays that slice from disk (memory-mapped, HDF5, Zarr) stay there and are read by window. A pixel is invalid where any band is NaN, infinite, or equal to ``nodata``.
+        Arrays that slice from disk (memory-mapped, HDF5, Zarr) stay there and are read by window. A pixel is
+        invalid where any band is NaN, infinite, or equal to ``nodata``.
         """
         array = cube if hasattr(cube, "ndim") and hasattr(cube, "dtype") else np.asarray(cube)
         if array.ndim != 3:
@@ -105,7 +106,13 @@ class Scene:
                 f"scene {name!r} holds {array.dtype} values: a cube of integers or real numbers is expected"
             )
         waves = None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64)
-        return cls(tuple(array.shape), np.dtype(array.dtype), array_reader(array, nodata), name=name, wavelengths=waves)
+        return cls(
+            tuple(array.shape),
+            np.dtype(array.dtype),
+            array_reader(array, nodata),
+            name=name,
+            wavelengths=waves,
+        )
 
     @property
     def rows(self) -> int:
@@ -139,7 +146,7 @@ def array_reader(array: Any, nodata: float | None = None) -> PixelReader:
         raw = np.asarray(array[rows, cols])  # (h, w, bands)
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
             values = np.ascontiguousarray(raw, dtype=np.float32)
-        valid = np.isfinite(values).all(axis=2)
+        valid = np.asarray(np.isfinite(values).all(axis=2))
         if nodata is not None:  # tested on the stored numbers, before any conversion
             valid &= ~(raw == nodata).any(axis=2)
         return Pixels(values, valid)
@@ -234,9 +241,7 @@ class Labels:
     name: str = "labels"
 
     @classmethod
-    def from_array(
-        cls, array: npt.ArrayLike, legend: Legend | None = None, *, name: str = "labels"
-    ) -> Labels:
+    def from_array(cls, array: npt.ArrayLike, legend: Legend | None = None, *, name: str = "labels") -> Labels:
         """Check an array of whole numbers, 0 = unlabelled; classes come from ``legend`` or are numbered."""
         raw = np.asarray(array)
         if raw.ndim != 2:

@@ -68,8 +68,14 @@ class Split:
         how: Mapping[str, Any] | None = None,
     ) -> Split:
         """A split somebody chose: checked against the labels it is for."""
-        sets = [np.asarray(indices) for indices in (train, val, test)]
-        split = cls(*sets, shape=labels.shape, how=how or {"kind": "given"}, patch=patch)
+        split = cls(
+            np.asarray(train),
+            np.asarray(val),
+            np.asarray(test),
+            shape=labels.shape,
+            how=how or {"kind": "given"},
+            patch=patch,
+        )
         flat = labels.array.ravel()
         for name, indices in (("train", split.train), ("val", split.val), ("test", split.test)):
             bare = int((flat[indices] == 0).sum())
@@ -136,9 +142,7 @@ def floor_share(share: float, count: int) -> int:
     return int(Fraction(str(share)) * count)
 
 
-def split_by_share(
-    labels: Labels, train: float = 0.2, val: float = 0.1, *, seed: int = 0, patch: int = 7
-) -> Split:
+def split_by_share(labels: Labels, train: float = 0.2, val: float = 0.1, *, seed: int = 0, patch: int = 7) -> Split:
     """The paper's split: floor(share) of each class for training and validation, the rest for the test."""
     if not 0 < train < 1 or not 0 <= val < 1 or Fraction(str(train)) + Fraction(str(val)) >= 1:
         raise SplitError(
@@ -192,9 +196,7 @@ def draw(labels: Labels, how: Mapping[str, Any], *, patch: int = 7) -> Split | N
     return None
 
 
-def _draw_each_class(
-    labels: Labels, sizes: Any, how: Mapping[str, Any], seed: int, patch: int
-) -> Split:
+def _draw_each_class(labels: Labels, sizes: Any, how: Mapping[str, Any], seed: int, patch: int) -> Split:
     rng = np.random.default_rng(seed)
     flat = labels.array.ravel()
     sets: tuple[list[Indices], list[Indices], list[Indices]] = ([], [], [])

@@ -123,7 +123,7 @@ def _train_epoch(
     network.train()
     shuffled = examples.train[torch.randperm(len(examples.train), generator=order)]
     total, seen = 0.0, 0
-    for which in shuffled.split(batch_size):
+    for which in torch.split(shuffled, batch_size):
         loss = loss_of(network(examples.store.gather(which)), examples.targets[which])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -139,7 +139,7 @@ def _count_right(network: nn.Module, examples: Examples) -> int:
     network.eval()
     right = 0
     with torch.inference_mode():
-        for which in examples.val.split(INFERENCE_BATCH):
+        for which in torch.split(examples.val, INFERENCE_BATCH):
             predicted = network(examples.store.gather(which)).argmax(dim=1)
             right += int((predicted == examples.targets[which]).sum())
     return right

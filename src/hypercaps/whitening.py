@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.scene import Scene, tile_windows
@@ -70,18 +72,18 @@ class PCAWhitening:
         matrix = np.where(alive, vectors / np.sqrt(np.where(alive, variances, 1.0)), 0.0)
         return cls(mean, matrix, np.where(alive, variances, 0.0))
 
-    def transform(
-        self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
         """(..., bands) in physical units to (..., components), float32; zeros where not ``valid`` (...).
 
-        Computed in float64: small components are differences of large numbers.
+        Computed in float64: small components are differences of large numbers. torch's product is used, not
+        numpy's, because two pools of threads on the same cores cost more than the product.
         """
         flat = values.reshape(-1, self.bands).astype(np.float64)
         if valid is not None and not valid.all():
             flat[~valid.ravel()] = self.mean
         flat -= self.mean
-        return (flat @ self.matrix).astype(np.float32).reshape(values.shape)
+        white = torch.from_numpy(flat) @ torch.from_numpy(self.matrix)
+        return white.float().view(values.shape)
 
 
 def _moments(scene: Scene) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -103,7 +105,8 @@ def _moments(scene: Scene) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np
         block_mean = block.mean(axis=0)
         block -= block_mean
         step = block_mean - mean
-        scatter += block.T @ block
+        centred = torch.from_numpy(block)
+        scatter += (centred.T @ centred).numpy()
         scatter += np.outer(step, step) * (count * n / (count + n))
         mean += step * (n / (count + n))
         count += n

@@ -18,20 +18,19 @@ from hypercaps.capsules.squashing import squash
 
 
 def route_through_weights(children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
-    """children (B, I, e), viewpoints (n, I, e, d) -> class capsules (B, n, d).
+    """children (B, a, e, c), viewpoints (n, a, e, c, d) -> class capsules (B, n, d).
 
     Couplings are constants of the gradient, as in the reference.
     """
-    batch, capsules, size = children.shape
-    classes, _, _, out = viewpoints.shape
-    weights = viewpoints.reshape(classes, capsules * size, out)  # (n, I*e, d)
-    flat = children.reshape(batch, capsules * size)  # (B, I*e)
-    if iterations == 1:  # all couplings are 1/n
-        return squash(torch.matmul(flat, weights) / classes).transpose(0, 1)
+    classes = viewpoints.shape[0]
+    weights = viewpoints.flatten(1, 3)  # (n, a*e*c, d)
+    evenly = squash(torch.matmul(children.flatten(1), weights) / classes)  # (n, B, d): all couplings 1/n
+    if iterations == 1:
+        return evenly.transpose(0, 1)
     with torch.no_grad():
         # The log priors are linear in the parents, so only the sum of the parents is kept.
-        parents = squash(torch.matmul(flat, weights) / classes)  # (n, B, d)
-        couplings = _couplings(children, weights, parents)  # (n, B, I)
+        parents = evenly.detach()
+        couplings = _couplings(children, weights, parents)  # (n, B, a, 1, c)
         for _ in range(iterations - 2):
             parents = parents + _weighted(children, weights, couplings)
             couplings = _couplings(children, weights, parents)
@@ -39,13 +38,12 @@ def route_through_weights(children: Tensor, viewpoints: Tensor, iterations: int)
 
 
 def _couplings(children: Tensor, weights: Tensor, parents: Tensor) -> Tensor:
-    """Softmax over classes of <u(i), W(i,k)^T U(k)>: (n, B, I)"""
-    classes, batch, _ = parents.shape
-    back = torch.bmm(parents, weights.transpose(1, 2)).view(classes, batch, *children.shape[1:])
-    return back.mul_(children).sum(dim=3).softmax(dim=0)
+    """Softmax over classes of <u(i), W(i,k)^T U(k)>: (n, B, a, 1, c)"""
+    back = torch.bmm(parents, weights.transpose(1, 2))  # (n, B, a*e*c)
+    back = back.view(*parents.shape[:2], *children.shape[1:])  # (n, B, a, e, c)
+    return back.mul_(children).sum(dim=3, keepdim=True).softmax(dim=0)
 
 
 def _weighted(children: Tensor, weights: Tensor, couplings: Tensor) -> Tensor:
     """squash(sum_i l(i,k) W(i,k) u(i)): (n, B, d)"""
-    shares = couplings.unsqueeze(3) * children  # (n, B, I, e)
-    return squash(torch.bmm(shares.flatten(2), weights))
+    return squash(torch.bmm((couplings * children).flatten(2), weights))

@@ -1,7 +1,8 @@
 """The four layers of 1D-ConvCapsNet, section IV of the paper.
 
 Shapes: B pixels, D side of the patch, C bands (after whitening: components), K filters, f window size,
-a capsule arrays, d numbers in a capsule, n classes.
+a capsule arrays, d numbers in a capsule, c positions along the spectrum, n classes. Capsules are laid out
+(B, a, d, c), positions last, as convolutions give and take them.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class PrimaryCaps(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, K, C) -> O(2): (B, a, d, c2), positions last as convolutions want them"""
-        capsules: Tensor = self.conv(features).relu()  # (B, a*d, c2)
-        return capsules.unflatten(1, (self.arrays, self.size))
+        channels: Tensor = self.conv(features).relu()  # (B, a*d, c2)
+        return channels.view(len(channels), self.arrays, self.size, -1)
 
 
 class ConvCaps1d(nn.Module):
@@ -92,9 +93,9 @@ class ConvCaps1d(nn.Module):
         nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(B, a2, d2, c2) -> O(3): (B, K, c3, d3)"""
+        """(B, a2, d2, c2) -> O(3): (B, K, d3, c3)"""
         parents: Tensor = self.conv(capsules.flatten(1, 2))  # (B, K*d3, c3)
-        return squash(parents.unflatten(1, (self.windows, self.size)).transpose(2, 3))
+        return squash(parents.view(len(parents), self.windows, self.size, -1), dim=2)
 
 
 class ClassCaps(nn.Module):
@@ -102,8 +103,9 @@ class ClassCaps(nn.Module):
 
     def __init__(
         self,
-        capsules_in: int,
+        arrays_in: int,
         size_in: int,
+        positions: int,
         classes: int,
         size: int,
         routings: int,
@@ -112,10 +114,10 @@ class ClassCaps(nn.Module):
     ) -> None:
         super().__init__()
         self.routings = routings
-        # W(i,k) transposed, classes outermost: (n, I, d3, d4)
-        self.viewpoints = nn.Parameter(torch.empty(classes, capsules_in, size_in, size))
+        # Entry [k, i, :, j, :] is W(i,j,k) transposed: (n, a3, d3, c3, d4)
+        self.viewpoints = nn.Parameter(torch.empty(classes, arrays_in, size_in, positions, size))
         nn.init.normal_(self.viewpoints, 0.0, _VIEWPOINT_STD, generator=generator)
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(B, K, c3, d3) -> O(4): (B, n, d4)"""
-        return class_capsules(capsules.flatten(1, 2), self.viewpoints, self.routings)
+        """(B, a3, d3, c3) -> O(4): (B, n, d4)"""
+        return class_capsules(capsules, self.viewpoints, self.routings)

@@ -1,6 +1,7 @@
 """Dynamic routing, section IV-D of the paper: the plain reference, and the one the layers use.
 
-Shapes: B pixels, I child capsules of e numbers, n classes whose capsules have d numbers.
+Shapes: B pixels; child capsules in a arrays of c positions, each of e numbers; n classes whose capsules
+have d numbers. Children keep the order (B, a, e, c) that the convolutions before them give.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from hypercaps.capsules.squashing import squash
 
 
 def prediction_vectors(children: Tensor, viewpoints: Tensor) -> Tensor:
-    """û(k|i) = W(i,k) u(i): what each child capsule says each class capsule is.
+    """û(k|i,j) = W(i,j,k) u(i,j): what the capsule at position j of array i says each class capsule is.
 
-    children (B, I, e), viewpoints (n, I, e, d) -> (B, I, n, d)
+    children (B, a, e, c), viewpoints (n, a, e, c, d) -> (B, a*c, n, d)
     """
-    return torch.einsum("bie,nied->bind", children, viewpoints)
+    return torch.einsum("baec,naecd->bacnd", children, viewpoints).flatten(1, 2)
 
 
 def route(predictions: Tensor, iterations: int = 3, *, through_couplings: bool = False) -> Tensor:
-    """Class capsules from prediction vectors (B, I, n, d) -> (B, n, d). The reference.
+    """Class capsules (B, n, d) from the prediction vectors (B, I, n, d) of I capsules. The reference.
 
     The log priors t and so the coupling coefficients l belong to one pixel: nothing is shared over the
     batch. Couplings count as constants when gradients are taken, unless ``through_couplings``.
@@ -40,7 +41,7 @@ def weighted_parents(predictions: Tensor, couplings: Tensor) -> Tensor:
 
 
 def class_capsules(children: Tensor, viewpoints: Tensor, iterations: int = 3) -> Tensor:
-    """Route children (B, I, e) through viewpoints (n, I, e, d) to class capsules (B, n, d), the fast way.
+    """Route children (B, a, e, c) through viewpoints (n, a, e, c, d) to class capsules (B, n, d), the fast way.
 
     Equal to ``route(prediction_vectors(children, viewpoints), iterations)`` up to rounding.
     """

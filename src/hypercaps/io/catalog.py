@@ -159,9 +159,7 @@ def get_scene(name: str) -> CatalogScene:
         pixel_m=entry["pixel_m"],
         licence=entry["licence"],
         citation=entry["citation"],
-        legend=Legend(
-            tuple(LegendEntry(label, text, parse_color(color)) for label, text, color in entry["classes"])
-        ),
+        legend=Legend(tuple(LegendEntry(label, text, parse_color(color)) for label, text, color in entry["classes"])),
         cube=PublicFile(**entry["cube"]),
         labels=PublicFile(**entry["labels"]),
         wavelengths=_wavelengths(entry),
@@ -239,9 +237,7 @@ def _download(wanted: PublicFile, progress: ProgressMaker | None) -> Path:
     expected = wanted.sha256 or _pinned(wanted) or None
     bar = progress(wanted.name, wanted.bytes) if progress else False
     pooch.get_logger().setLevel("WARNING")
-    by_hand = (
-        f"get {wanted.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
-    )
+    by_hand = f"get {wanted.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
     try:
         path = Path(
             pooch.retrieve(

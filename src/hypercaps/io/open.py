@@ -65,6 +65,11 @@ def open_split(path: Path, labels: Labels, *, patch: int = 7) -> Split:
     return Split.from_indices(labels, train, val, test, patch=patch, how=how)
 
 
+def list_arrays(path: Path) -> list[StoredArray]:
+    """The arrays in a file, unread."""
+    return _stored(path, SceneError)
+
+
 def sniff(path: Path) -> Kind:
     """What a file is, by its first bytes."""
     with path.open("rb") as file:
@@ -132,9 +137,7 @@ def _load(path: Path, key: str | None, ndim: int, what: str, error: type[Hyperca
         raise _damaged(path, error, cause) from cause
 
 
-def _scene_from(
-    path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None
-) -> Scene:
+def _scene_from(path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None) -> Scene:
     cube = _load(path, key, 3, "scene", SceneError)
     return Scene.from_array(cube, name=name, wavelengths=wavelengths)
 

@@ -41,6 +41,19 @@ def explained(path: Path) -> Iterator[None]:
         raise OutputError(f"{path} can't be written: {reason}") from error
 
 
+def check_output(path: Path, suffixes: Iterable[str] = (), *, inputs: Iterable[Path] = ()) -> None:
+    """Refuse an output file at once that could not be written, or that would replace an input."""
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise OutputError(f"{path} can't be written: its name must end in {' or '.join(sorted(suffixes))}")
+    if path.is_dir():
+        raise OutputError(f"{path} can't be written: it is a folder; give a file name")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"{path} can't be written: there is no folder {path.parent}; make it first")
+    if any(path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other))
+           for other in inputs):  # fmt: skip
+        raise OutputError(f"{path} is asked for twice or is an input: give the result a name of its own")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Put ``content`` at ``path`` all at once, replacing what is there, or leave everything as it was."""
     with explained(path):
@@ -70,7 +83,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 def write_npz(path: Path, **arrays: npt.NDArray[Any]) -> None:
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_bytes(path, buffer.getvalue())
 
 

@@ -55,19 +55,24 @@ class ConvCapsNet(nn.Module):
             spatial_filters, primary_arrays, primary_size, primary_window, primary_stride, generator=generator
         )
         self.conv = ConvCaps1d(
-            primary_arrays, primary_size, conv_arrays, conv_size, conv_window, conv_stride, generator=generator
+            primary_arrays,
+            primary_size,
+            conv_arrays,
+            conv_size,
+            conv_window,
+            conv_stride,
+            generator=generator,
         )
-        self.classcaps = ClassCaps(
-            conv_arrays * c3, conv_size, classes, class_size, routings, generator=generator
-        )
+        self.classcaps = ClassCaps(conv_arrays, conv_size, c3, classes, class_size, routings, generator=generator)
 
     def capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> class capsules (B, n, d)"""
         features = self.spatial(patches)  # (B, K, C)
-        children = self.conv(self.primary(features))  # (B, a3, c3, d3)
+        children = self.conv(self.primary(features))  # (B, a3, d3, c3)
         capsules: Tensor = self.classcaps(children)
         return capsules
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> lengths of the class capsules (B, n), each in [0, 1)"""
-        return torch.linalg.vector_norm(self.capsules(patches), dim=2)
+        lengths: Tensor = torch.linalg.vector_norm(self.capsules(patches), dim=2)
+        return lengths

@@ -46,9 +46,7 @@ class Method:
         try:
             return self.recipes[name]
         except KeyError:
-            raise ModelError(
-                f"method {self.name} has no recipe {name!r}: it has {', '.join(self.recipes)}"
-            ) from None
+            raise ModelError(f"method {self.name} has no recipe {name!r}: it has {', '.join(self.recipes)}") from None
 
     def network(
         self,

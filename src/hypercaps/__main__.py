@@ -1,0 +1,3 @@
+from hypercaps.cli import main
+
+main()

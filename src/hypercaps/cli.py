@@ -1,0 +1,370 @@
+"""The command line: a table of commands, each a few lines over one function of the package.
+
+Nothing heavy is imported before a command needs it, so that ``hypercaps --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hypercaps import __version__
+from hypercaps.errors import DataWarning, HypercapsError, Interrupted, LabelsError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hypercaps.scene import Labels, Scene
+
+
+class _Group(TyperGroup):
+    """Turns what the user can mend into one sentence and exit code 2; --debug shows the traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HypercapsError as error:
+            if ctx.find_root().obj == "debug":
+                raise
+            _say(f"[bold red]Error:[/] {_plain(error)}")
+            raise typer.Exit(130 if isinstance(error, Interrupted) else 2) from None
+        except KeyboardInterrupt:
+            _say("[bold red]Stopped.[/] Nothing was written.")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Land-cover maps from hyperspectral scenes and a few labels, with the 1D-ConvCapsNet capsule network.",
+    epilog="Try it on the real scene that comes along:  hypercaps train indian-pines --out runs/first",
+)
+scenes_app = typer.Typer(
+    cls=_Group,
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    epilog="Example:  hypercaps scenes download pavia-university",
+)
+app.add_typer(scenes_app, name="scenes")
+
+
+def _remember_debug(ctx: typer.Context, value: bool) -> bool:
+    if value:
+        ctx.find_root().obj = "debug"
+    return value
+
+
+SceneArg = Annotated[
+    str,
+    typer.Argument(metavar="SCENE", help="A public scene's name, a file, or FILE:KEY for one array of several."),
+]
+LabelsArg = Annotated[
+    str | None,
+    typer.Argument(metavar="[LABELS]", help="A file of class numbers, 0 = unlabelled; not needed for a public scene."),
+]
+ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.safetensors.")]
+SplitOption = Annotated[
+    Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
+]
+Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="Show the traceback of an error.", callback=_remember_debug, is_eager=True),
+]
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"hypercaps {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    warnings.showwarning = _show_warning
+
+
+@app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
+def train(
+    scene: SceneArg,
+    labels: LabelsArg = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the run; made if it is not there.")],
+    method: Annotated[str, typer.Option(help="Which network.")] = "convcapsnet",
+    train: Annotated[float, typer.Option(help="Share of each class to train on.")] = 0.2,
+    val: Annotated[float, typer.Option(help="Share of each class to choose the best epoch by.")] = 0.1,
+    per_class: Annotated[
+        int | None, typer.Option(metavar="N", help="Train on N pixels of each class in place of a share.")
+    ] = None,
+    split_file: SplitOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 0,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the training pixels [recipe's].")] = None,
+    batch_size: Annotated[int | None, typer.Option(metavar="N", help="Pixels in a step [recipe's].")] = None,
+    patch: Annotated[int, typer.Option(help="Side of the square around a pixel that the network sees.")] = 7,
+    recipe: Annotated[str, typer.Option(help="Way to train; paper is the paper's.")] = "paper",
+    with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Train on a scene and its labels, say how good it is, and map the scene.
+
+    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, and, unless --no-map, map.tif,
+    confidence.tif and map.png into DIR. Ctrl-C ends the training early and keeps the best model so far.
+    """
+    from hypercaps import terminal
+    from hypercaps.classifier import ConvCapsClassifier
+    from hypercaps.io.open import open_split
+    from hypercaps.io.runfolder import RunFolder
+    from hypercaps.run import train_run
+
+    console = _console()
+    RunFolder(out, force=force).check()
+    cube, truth = _open(scene, labels)
+    _use_threads(threads)
+    classifier = ConvCapsClassifier(
+        train=train,
+        val=val,
+        per_class=per_class,
+        epochs=epochs,
+        batch_size=batch_size,
+        patch=patch,
+        seed=seed,
+        method=method,
+        recipe=recipe,
+    )
+    split = open_split(split_file, truth, patch=patch) if split_file else None
+    with terminal.RunProgress(console) as bars:
+        result = train_run(
+            classifier,
+            cube,
+            truth,
+            out,
+            split=split,
+            with_map=with_map,
+            force=force,
+            on_training=bars.training,
+            on_mapping=bars.mapping,
+        )
+    history = classifier.history_
+    if history.interrupted:
+        console.print(
+            f"[yellow]Interrupted[/] after epoch {len(history.records)}: the best model so far was kept, that of "
+            f"epoch {history.best_epoch}."
+        )
+    terminal.print_scores(console, result.metrics)
+    terminal.print_files(console, out)
+
+
+@app.command("map", epilog="Example:  hypercaps map runs/first/model.safetensors cube.mat --out map.tif")
+def map_(
+    model: ModelArg,
+    scene: SceneArg,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The map: .tif with a colour table, or .png.")],
+    confidence: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as float32 .tif.")
+    ] = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Map every pixel of a scene with a trained model."""
+    from hypercaps import terminal
+    from hypercaps.classifier import load_model
+    from hypercaps.io.open import open_scene
+    from hypercaps.io.write import check_output
+    from hypercaps.run import write_maps
+
+    console = _console()
+    check_output(out, {".tif", ".tiff", ".png"}, inputs=(model, Path(scene)))
+    if confidence is not None:
+        check_output(confidence, {".tif", ".tiff"}, inputs=(model, Path(scene), out))
+    classifier = load_model(model)
+    cube = open_scene(scene, progress=terminal.download_bar(console))
+    _use_threads(threads)
+    with terminal.RunProgress(console) as bars:
+        found = classifier.map(cube, bars.mapping)
+    picture = out.suffix.lower() == ".png"
+    write_maps(
+        found,
+        classifier.model_,
+        cube,
+        classes_to=None if picture else out,
+        confidence_to=confidence,
+        picture_to=out if picture else None,
+    )
+    for path in filter(None, (out, confidence)):
+        console.print(f"wrote {_plain(path)}")
+
+
+@app.command(epilog="Example:  hypercaps evaluate runs/first/model.safetensors indian-pines")
+def evaluate(
+    model: ModelArg,
+    scene: SceneArg,
+    labels: LabelsArg = None,
+    *,
+    split_file: SplitOption = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
+    ] = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Say how good a model is on a test set.
+
+    On the labels it was trained on, that is the test set of its own split; on others, all labelled pixels, or
+    those of --split-file.
+    """
+    from hypercaps import terminal
+    from hypercaps.classifier import load_model
+    from hypercaps.io.open import open_split
+    from hypercaps.io.write import check_output, write_json
+    from hypercaps.run import evaluation_metrics, evaluation_split
+
+    console = _console()
+    to_stdout = json_file == Path("-")
+    if json_file is not None and not to_stdout:
+        check_output(json_file, inputs=(model, Path(scene)))
+    classifier = load_model(model)
+    cube, truth = _open(scene, labels)
+    _use_threads(threads)
+    trained = classifier.model_
+    split = (
+        evaluation_split(trained, truth) if split_file is None else open_split(split_file, truth, patch=trained.patch)
+    )
+    with terminal.RunProgress(console) as bars:
+        scores = classifier.evaluate(cube, truth, split, bars.mapping)
+    metrics = evaluation_metrics(trained, cube, scores, split)
+    if to_stdout:
+        typer.echo(json.dumps(metrics, indent=2))
+        return
+    terminal.print_scores(console, metrics)
+    if json_file is not None:
+        write_json(json_file, metrics)
+        console.print(f"wrote {_plain(json_file)}")
+
+
+@scenes_app.callback(epilog="Example:  hypercaps scenes download pavia-university")
+def scenes(ctx: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
+    """List the public scenes that are known by name, or download one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from hypercaps import terminal
+    from hypercaps.io import catalog
+
+    listed = [catalog.get_scene(name).describe() for name in catalog.names()]
+    if as_json:
+        typer.echo(json.dumps(listed, indent=2))
+    else:
+        terminal.print_scenes(_console(), listed)
+
+
+@scenes_app.command("download", epilog="Example:  hypercaps scenes download pavia-university")
+def download(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As 'hypercaps scenes' lists it.")],
+    debug: Debug = False,
+) -> None:
+    """Fetch a public scene now, check it, and say where it is."""
+    from hypercaps import terminal
+    from hypercaps.io import catalog
+
+    console = _console()
+    entry = catalog.get_scene(name)
+    for part in ("cube", "labels"):
+        path, _ = entry.get(part, terminal.download_bar(console))
+        console.print(f"{part}: {_plain(path)}", soft_wrap=True)
+
+
+@app.command(epilog="Example:  hypercaps info runs/first/model.safetensors")
+def info(
+    what: Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A scene, labels, a model, or a scene's name.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say what a scene, a label file or a model is."""
+    from hypercaps import terminal
+    from hypercaps.describe import describe
+
+    about = describe(what)
+    if as_json:
+        typer.echo(json.dumps(about, indent=2))
+    else:
+        terminal.print_facts(_console(), about)
+
+
+def _open(scene: str, labels: str | None) -> tuple[Scene, Labels]:
+    """A scene and its labels; a public scene brings its own."""
+    from hypercaps import terminal
+    from hypercaps.io import catalog
+    from hypercaps.io.open import open_labels, open_scene
+
+    progress = terminal.download_bar(_console())
+    cube = open_scene(scene, progress=progress)
+    if labels is None and scene not in catalog.names():
+        raise LabelsError(
+            f"no labels were given for {scene}: name a file of class numbers after it, such as "
+            f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
+        )
+    truth = open_labels(scene if labels is None else labels, progress=progress)
+    truth.check_fits(cube)
+    return cube, truth
+
+
+def _use_threads(threads: int | None) -> None:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=False, highlight=False)
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(text, soft_wrap=True)
+
+
+def _plain(value: object) -> str:
+    from rich.markup import escape
+
+    return escape(str(value))
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: Any = None,
+) -> None:
+    """Warnings about the user's data are for the user; the rest is for developers, as Python shows it."""
+    if issubclass(category, DataWarning):
+        _say(f"[bold yellow]Warning:[/] {_plain(message)}")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def main() -> None:
+    app()

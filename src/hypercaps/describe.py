@@ -1,0 +1,65 @@
+"""What a name or a file is, in words and numbers: for ``hypercaps info``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypercaps.errors import LabelsError, SceneError
+from hypercaps.io import catalog
+from hypercaps.io.open import list_arrays, open_labels, open_scene, sniff, split_spec
+from hypercaps.modelfile import read_model
+from hypercaps.scene import Labels, Scene
+
+
+def describe(what: str) -> dict[str, Any]:
+    """Facts about a public scene, a model file, a scene or a label file, as JSON takes them."""
+    if what in catalog.names():
+        return {"kind": "public scene"} | catalog.get_scene(what).describe()
+    path, key = split_spec(what, "scene, labels or model", SceneError)
+    if sniff(path) == "safetensors" or path.suffix == ".safetensors":
+        return {"kind": "model", "file": str(path)} | _about_model(path)
+    arrays = list_arrays(path)
+    chosen = [array for array in arrays if key is None or array.key == key]
+    ndims = {len(array.shape) for array in chosen}
+    about: dict[str, Any] = {"file": str(path)}
+    if len(arrays) > 1:
+        about["arrays"] = [str(array) for array in arrays]
+    if 3 in ndims or not ndims & {2, 3}:  # a file with neither gets the scene's error
+        return {"kind": "scene"} | about | _about_scene(open_scene(what))
+    try:
+        return {"kind": "labels"} | about | _about_labels(open_labels(what))
+    except LabelsError as error:
+        raise SceneError(f"{what} is neither a scene nor labels: {error}") from error
+
+
+def _about_model(path: Path) -> dict[str, Any]:
+    model = read_model(path)
+    waves = model.wavelengths
+    return model.describe() | {"wavelengths_nm": None if waves is None else waves.tolist()}
+
+
+def _about_scene(scene: Scene) -> dict[str, Any]:
+    waves = scene.wavelengths
+    return {
+        "name": scene.name,
+        "rows": scene.rows,
+        "cols": scene.cols,
+        "bands": scene.bands,
+        "dtype": str(scene.dtype),
+        "wavelengths_nm": None if waves is None else waves.tolist(),
+        "crs": scene.crs,
+    }
+
+
+def _about_labels(labels: Labels) -> dict[str, Any]:
+    counts = labels.counts()
+    return {
+        "name": labels.name,
+        "rows": labels.shape[0],
+        "cols": labels.shape[1],
+        "labelled": sum(counts.values()),
+        "classes": [
+            {"label": e.label, "name": e.name, "color": list(e.color), "pixels": counts[e.label]} for e in labels.legend
+        ],
+    }

@@ -1,0 +1,164 @@
+"""One run: train, evaluate, map, and the folder that holds it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hypercaps import splits
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.errors import SplitError
+from hypercaps.io.runfolder import RunFolder
+from hypercaps.io.write import (
+    write_bytes,
+    write_class_map,
+    write_confidence,
+    write_csv,
+    write_json,
+    write_npz,
+)
+from hypercaps.mapping import ClassMap, OnProgress
+from hypercaps.metrics import Scores
+from hypercaps.modelfile import TrainedModel
+from hypercaps.models.registry import count_parameters, get_method
+from hypercaps.plots import curves_picture, map_picture
+from hypercaps.scene import Labels, Scene
+from hypercaps.splits import Split
+from hypercaps.training import Progress
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run ended with."""
+
+    classifier: ConvCapsClassifier
+    metrics: dict[str, Any]  # as in metrics.json
+    out: Path
+
+
+def train_run(
+    classifier: ConvCapsClassifier,
+    scene: Scene,
+    labels: Labels,
+    out: Path,
+    *,
+    split: Split | None = None,
+    with_map: bool = True,
+    force: bool = False,
+    on_training: Callable[[Progress], None] | None = None,
+    on_mapping: OnProgress | None = None,
+) -> RunResult:
+    """Fit, score the test set, map the scene and write all of it into ``out``, or nothing at all."""
+    folder = RunFolder(out, force=force, needs_bytes=_bytes_needed(classifier, scene, labels, with_map))
+    with folder as staging:
+        classifier.fit(scene, labels, split, on_progress=on_training)
+        metrics = run_metrics(classifier)
+        history, drawn = classifier.history_, classifier.split_
+        classifier.save(staging / "model.safetensors")
+        write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds"), history.records)
+        write_npz(staging / "split.npz", train=drawn.train, val=drawn.val, test=drawn.test)
+        write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
+        if with_map:
+            write_maps(
+                classifier.map(scene, on_mapping),
+                classifier.model_,
+                scene,
+                classes_to=staging / "map.tif",
+                confidence_to=staging / "confidence.tif",
+                picture_to=staging / "map.png",
+                truth=labels,
+            )
+        write_json(staging / "metrics.json", metrics)
+    return RunResult(classifier, metrics, out)
+
+
+def write_maps(
+    found: ClassMap,
+    model: TrainedModel,
+    scene: Scene,
+    *,
+    classes_to: Path | None = None,
+    confidence_to: Path | None = None,
+    picture_to: Path | None = None,
+    truth: Labels | None = None,
+) -> None:
+    """The rasters and the picture of a map, those that are asked for."""
+    if classes_to is not None:
+        write_class_map(classes_to, found.classes, model.legend, scene)
+    if confidence_to is not None:
+        write_confidence(confidence_to, found.confidence, scene)
+    if picture_to is not None:
+        picture = map_picture(found.classes, model.legend, truth=truth, title=get_method(model.method).title)
+        write_bytes(picture_to, picture)
+
+
+def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
+    """metrics.json of a trained classifier."""
+    model, history, split = classifier.model_, classifier.history_, classifier.split_
+    return {
+        **classifier.scores_.to_json(),
+        "n_train": int(split.train.size),
+        "n_val": int(split.val.size),
+        "n_test": int(split.test.size),
+        "leakage": split.leakage,
+        "parameters": model.parameters,
+        "train_seconds": history.seconds,
+        "best_epoch": history.best_epoch,
+        "epochs": len(history.records),
+        "interrupted": history.interrupted,
+        "seed": classifier.seed,
+        "method": model.method,
+        "recipe": model.recipe["name"],
+        "scene": model.scene,
+    }
+
+
+def evaluation_split(model: TrainedModel, labels: Labels) -> Split | None:
+    """The split a model was trained by, if these are the labels it was trained on; None for other labels.
+
+    Pixels that the model has learned from must never be in its test set, so a split that can't be drawn
+    again is asked for.
+    """
+    if model.split.get("labels") != labels.digest():
+        return None
+    split = splits.draw(labels, model.split, patch=model.patch)
+    if split is None or split.digest() != model.split.get("digest"):
+        raise SplitError(
+            "the model was trained on pixels of these labels and its split can't be drawn again: name the run's "
+            "split.npz with --split-file"
+        )
+    return split
+
+
+def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split: Split | None) -> dict[str, Any]:
+    """What ``hypercaps evaluate`` says, with the keys of metrics.json."""
+    return {
+        **scores.to_json(),
+        "n_train": int(split.train.size) if split else 0,
+        "n_val": int(split.val.size) if split else 0,
+        "n_test": scores.n_test,
+        "leakage": split.leakage if split else 0.0,
+        "parameters": model.parameters,
+        "method": model.method,
+        "recipe": model.recipe.get("name"),
+        "seed": model.recipe.get("seed"),
+        "scene": scene.name,
+        "trained_on": model.scene,
+    }
+
+
+def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, with_map: bool) -> int:
+    """A generous guess of what a run writes, to refuse a full disk before training and not after."""
+    method = get_method(classifier.method)
+    with torch.device("meta"):  # only counted, never filled
+        network = method.network(
+            scene.bands, len(labels.legend), patch=classifier.patch, seed=None, structure=classifier.structure
+        )
+    model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
+    maps = 5 * scene.rows * scene.cols + 1_000_000 if with_map else 0  # and the picture
+    indices = 8 * int((labels.array > 0).sum())
+    return model + maps + indices + 200_000

@@ -1,0 +1,220 @@
+"""What the command line shows a person: bars, tables, facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from hypercaps.io.runfolder import RUN_FILES
+from hypercaps.training import Progress as TrainingProgress
+
+_EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
+
+
+class RunProgress:
+    """Bars for training (loss, validation accuracy, time left) and mapping; plain lines without a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=False,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._shown_epoch = 0
+
+    def __enter__(self) -> RunProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def training(self, now: TrainingProgress) -> None:
+        figures = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
+        if now.last is not None and now.last.val_oa is not None:
+            figures += f"  validation {now.last.val_oa:.2f} %"
+        self._update("training", now.done, 1.0, figures)
+        finished = now.last is not None and now.last.epoch == now.epoch
+        due = now.epoch % _EVERY == 0 or now.epoch in (1, now.epochs)
+        if not self._console.is_terminal and finished and due and now.epoch != self._shown_epoch:
+            self._shown_epoch = now.epoch
+            self._console.print(f"training  {figures}")
+
+    def mapping(self, done: int, total: int) -> None:
+        self._update("classifying", done, total, f"{done:,} of {total:,} pixels")
+
+    def _update(self, name: str, done: float, total: float, figures: str) -> None:
+        # A second pass of the same kind (test set, then map) starts a bar of its own.
+        task = self._tasks.get(name)
+        if task is None or (self._progress.tasks[task].finished and done < total):
+            task = self._tasks[name] = self._progress.add_task(name, total=total, figures=figures)
+        self._progress.update(task, completed=done, figures=figures)
+
+
+class _DownloadBar:
+    """The part of tqdm's interface that pooch uses, drawn by rich."""
+
+    def __init__(self, console: Console, name: str, size: int) -> None:
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=28),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._progress.add_task(escape(name), total=size or None)
+        self._progress.start()
+        self._total = size
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, value: int) -> None:
+        self._total = value
+        self._progress.update(self._task, total=value or None)
+
+    def update(self, amount: int) -> None:
+        self._progress.advance(self._task, amount)
+
+    def reset(self) -> None:  # pooch resets and then adds the whole once more: the bar is full already
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+def download_bar(console: Console) -> Callable[[str, int], _DownloadBar]:
+    """Makes a bar for a download; given to the catalogue."""
+    return lambda name, size: _DownloadBar(console, name, size)
+
+
+def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
+    """The table of classes and the three figures, with how far they reach."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class", justify="right")
+    table.add_column("name")
+    table.add_column("test pixels", justify="right")
+    table.add_column("accuracy", justify="right")
+    for row in metrics["per_class"]:
+        accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2f} %"
+        table.add_row(str(row["label"]), escape(row["name"]), f"{row['test']:,}", accuracy)
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(
+        f"[bold]OA {metrics['oa']:.2f} %   AA {metrics['aa']:.2f} %   kappa {metrics['kappa']:.2f} %[/]   "
+        f"on {metrics['n_test']:,} test pixels ({metrics['n_train']:,} trained, {metrics['n_val']:,} validated)"
+    )
+    if metrics["leakage"] > 0:
+        console.print(
+            f"{100 * metrics['leakage']:.1f} % of the test pixels have a training pixel inside their patch: on ground "
+            "away from the labels, expect less.",
+            soft_wrap=True,
+        )
+    if "train_seconds" in metrics:
+        console.print(
+            f"{metrics['parameters']:,} parameters, {metrics['epochs']} epochs in {metrics['train_seconds']:.1f} s, "
+            f"kept epoch {metrics['best_epoch']}"
+        )
+
+
+def print_files(console: Console, out: Path) -> None:
+    """Where to look."""
+    console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
+    about = {
+        "map.png": "the map beside the ground truth: look here first",
+        "map.tif": "classes with colours, for a GIS",
+        "confidence.tif": "how sure each pixel is, 0 to 1",
+        "metrics.json": "all figures",
+        "curves.png": "loss and validation accuracy by epoch",
+        "history.csv": "the same as numbers",
+        "split.npz": "which pixels trained, validated and tested",
+        "model.safetensors": "the model, for 'hypercaps map'",
+    }
+    assert set(about) == set(RUN_FILES)
+    for name, meaning in about.items():
+        if (out / name).exists():
+            console.print(f"  {name:<19} {meaning}")
+
+
+def print_scenes(console: Console, scenes: list[dict[str, Any]]) -> None:
+    """The catalogue as a table."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "sensor", "at hand"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("rows x cols x bands", "classes", "pixels"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for scene in scenes:
+        table.add_row(
+            f"[bold]{scene['name']}[/]",
+            scene["sensor"],
+            "yes" if scene["at_hand"] else "download",
+            f"{scene['rows']} x {scene['cols']} x {scene['bands']}",
+            str(len(scene["classes"])),
+            f"{scene['labelled']:,}",
+        )
+    console.print(table)
+    console.print("\n'hypercaps info NAME' tells more; 'hypercaps scenes download NAME' fetches one.")
+
+
+def print_facts(console: Console, facts: Mapping[str, Any]) -> None:
+    """Facts as two columns; lists of classes as a table of their own."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for key, value in facts.items():
+        if key != "classes":
+            table.add_row(key.replace("_", " "), escape(_short(value)))
+    console.print(table)
+    classes = facts.get("classes")
+    if classes:
+        console.print()
+        for entry in classes:
+            r, g, b = entry["color"]
+            count = f"  {entry['pixels']:,} pixels" if "pixels" in entry else ""
+            console.print(f"  [rgb({r},{g},{b})]██[/] {entry['label']:>3}  {escape(entry['name'])}{count}")
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_short(item)}" for key, item in value.items()) or "-"
+    if isinstance(value, list):
+        if len(value) > 8:
+            return f"{len(value)} values, {_short(value[0])} to {_short(value[-1])}"
+        return ", ".join(_short(item) for item in value) or "-"
+    return str(value)
