@@ -204,11 +204,6 @@ def _draw_each_class(labels: Labels, sizes: Any, how: Mapping[str, Any], seed: i
     for entry in labels.legend:
         pixels = rng.permutation(np.flatnonzero(flat == entry.label))
         n_train, n_val = sizes(entry, pixels.size)
-        if n_train + n_val >= pixels.size:
-            raise SplitError(
-                f"class {entry.label} ({entry.name}) has {pixels.size} labelled pixels, and none would be left to "
-                "test on: label more of it or lower the shares"
-            )
         if n_val == 0:
             without_val.append(entry.name)
         for chosen, part in zip(sets, np.split(pixels, [n_train, n_train + n_val]), strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Generator, Tensor, nn
 
 from hypercaps.capsules.routing import class_capsules
@@ -43,6 +44,21 @@ class SpatialConv(nn.Module):
         return torch.baddbmm(bias, self.weight.expand(batch, filters, area), pixels).relu()
 
 
+class _SpectralConv(nn.Module):
+    """A 1-D convolution along the spectrum without padding, Xavier-uniform weights and zero biases."""
+
+    def __init__(self, channels_in: int, channels: int, window: int, stride: int, generator: Generator | None) -> None:
+        super().__init__()
+        self.stride = stride
+        self.weight = nn.Parameter(torch.empty(channels, channels_in, window))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        nn.init.xavier_uniform_(self.weight, generator=generator)
+
+    def forward(self, channels: Tensor) -> Tensor:
+        """(B, channels in, length) -> (B, channels, positions)"""
+        return F.conv1d(channels, self.weight, self.bias, self.stride)
+
+
 class PrimaryCaps(nn.Module):
     """L(2): a 1-D convolution along the spectrum, ReLU, its channels read as a arrays of d-D capsules."""
 
@@ -58,9 +74,7 @@ class PrimaryCaps(nn.Module):
     ) -> None:
         super().__init__()
         self.arrays, self.size = arrays, size
-        self.conv = nn.Conv1d(filters_in, arrays * size, window, stride)
-        nn.init.xavier_uniform_(self.conv.weight, generator=generator)
-        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+        self.conv = _SpectralConv(filters_in, arrays * size, window, stride, generator)
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, K, C) -> O(2): (B, a, d, c2), positions last as convolutions want them"""
@@ -88,9 +102,7 @@ class ConvCaps1d(nn.Module):
     ) -> None:
         super().__init__()
         self.windows, self.size = windows, size
-        self.conv = nn.Conv1d(arrays_in * size_in, windows * size, window, stride)
-        nn.init.xavier_uniform_(self.conv.weight, generator=generator)
-        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+        self.conv = _SpectralConv(arrays_in * size_in, windows * size, window, stride, generator)
 
     def forward(self, capsules: Tensor) -> Tensor:
         """(B, a2, d2, c2) -> O(3): (B, K, d3, c3)"""

@@ -1,0 +1,53 @@
+"""Scenes with a known answer, and the way to real ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hypercaps.scene import Labels, Scene
+
+# Where real data may be: a folder the user names, or one beside the project.
+_DATA = Path(os.environ.get("HYPERCAPS_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+
+def make_cube(
+    rows: int = 24, cols: int = 20, bands: int = 40, classes: int = 3, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """A cube (rows, cols, bands) of upright stripes, one class each, and its labels: half of the pixels.
+
+    Classes differ by a smooth spectrum, and noise is a tenth of the difference: a classifier that works
+    gets nearly all of it right.
+    """
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(cols) * classes // cols + 1, rows).reshape(cols, rows).T
+    waves = np.linspace(0, 1, bands)
+    spectra = np.stack([np.sin(2 * np.pi * (k + 1) * waves) for k in range(classes)])
+    cube = 1000 + 100 * spectra[truth - 1] + 10 * rng.standard_normal((rows, cols, bands))
+    labels = np.where(rng.random((rows, cols)) < 0.5, truth, 0)
+    return cube.astype(np.float32), labels.astype(np.int16)
+
+
+@pytest.fixture
+def made() -> tuple[Scene, Labels]:
+    cube, labels = make_cube()
+    return Scene.from_array(cube, name="made"), Labels.from_array(labels, name="made")
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real data; tests that need it are skipped where it is not."""
+    if not _DATA.is_dir():
+        pytest.skip(f"no real data: HYPERCAPS_DATA is not set and {_DATA} is not there")
+    return _DATA
+
+
+@pytest.fixture(autouse=True)
+def on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees the user's data folder, mirror or cache."""
+    monkeypatch.delenv("HYPERCAPS_DATA", raising=False)
+    monkeypatch.delenv("HYPERCAPS_MIRROR", raising=False)
+    monkeypatch.setattr("hypercaps.io.catalog.cache_folder", lambda: tmp_path / "cache")
