@@ -82,7 +82,7 @@ def test_a_scene_with_nothing_valid_is_refused(scene: Scene) -> None:
 
 
 def test_other_bands_are_refused(scene: Scene) -> None:
-    with pytest.raises(ModelFileError, match="trained on 26 bands .* has 27"):
+    with pytest.raises(ModelFileError, match=r"trained on 26 bands .* has 27"):
         map_scene(untrained(scene), Scene.from_array(np.zeros((5, 5, 27))))
 
 

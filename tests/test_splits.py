@@ -63,9 +63,7 @@ def labels_of(*counts: int) -> Labels:
     val=st.sampled_from([0.05, 0.1, 0.3]),
     seed=st.integers(0, 99),
 )
-def test_a_split_is_a_partition_of_the_labelled_pixels(
-    counts: list[int], train: float, val: float, seed: int
-) -> None:
+def test_a_split_is_a_partition_of_the_labelled_pixels(counts: list[int], train: float, val: float, seed: int) -> None:
     labels = labels_of(*counts)
     split = split_by_share(labels, train, val, seed=seed)
     together = np.sort(np.concatenate([split.train, split.val, split.test]))

@@ -68,7 +68,7 @@ def test_without_validation_pixels_the_last_epoch_is_kept() -> None:
 def test_every_epoch_sees_every_pixel_once_in_an_order_that_follows_the_seed() -> None:
     orders = [run([0, 0], seed=seed)[0].seen for seed in (1, 1, 2)]
     assert [len(batch) for batch in orders[0]] == [3, 3, 3, 1] * 2
-    first, second = sum(orders[0][:4], []), sum(orders[0][4:], [])
+    first, second = ([n for batch in epoch for n in batch] for epoch in (orders[0][:4], orders[0][4:]))
     assert sorted(first) == sorted(second) == list(range(10)) and first != second
     assert orders[0] == orders[1] != orders[2]
 

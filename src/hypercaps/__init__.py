@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from hypercaps.classifier import ConvCapsClassifier, load_model
     from hypercaps.errors import HypercapsError
     from hypercaps.io.open import open_labels, open_scene, open_split
-    from hypercaps.metrics import Scores, score
     from hypercaps.scene import Labels, Legend, Scene
     from hypercaps.splits import Split, split_by_share, split_per_class
 
@@ -23,13 +22,11 @@ _HOMES = {
     "Labels": "scene",
     "Legend": "scene",
     "Scene": "scene",
-    "Scores": "metrics",
     "Split": "splits",
     "load_model": "classifier",
     "open_labels": "io.open",
     "open_scene": "io.open",
     "open_split": "io.open",
-    "score": "metrics",
     "split_by_share": "splits",
     "split_per_class": "splits",
 }
@@ -40,13 +37,11 @@ __all__ = [
     "Labels",
     "Legend",
     "Scene",
-    "Scores",
     "Split",
     "load_model",
     "open_labels",
     "open_scene",
     "open_split",
-    "score",
     "split_by_share",
     "split_per_class",
 ]

@@ -328,9 +328,9 @@ def _open(scene: str, labels: str | None) -> tuple[Scene, Labels]:
 
 def _use_threads(threads: int | None) -> None:
     if threads is not None:
-        import torch
+        from hypercaps.training import use_threads
 
-        torch.set_num_threads(threads)
+        use_threads(threads)
 
 
 def _console() -> Console:

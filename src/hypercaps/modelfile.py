@@ -26,7 +26,7 @@ from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.scene import Legend, LegendEntry, Scene
 from hypercaps.whitening import PCAWhitening
 
-FORMAT = "hypercaps-model"
+FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
 FORMAT_VERSION = 1
 _NETWORK = "network."
 
@@ -93,12 +93,8 @@ def write_model(path: Path, model: TrainedModel) -> None:
     arrays["whitening.variances"] = torch.from_numpy(model.whitening.variances)
     if model.wavelengths is not None:
         arrays["wavelengths"] = torch.from_numpy(np.asarray(model.wavelengths, dtype=np.float64))
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
-        "description": json.dumps(model.describe()),
-        "digest": _digest(arrays),
-    }
+    header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays), "description": model.describe()}
+    metadata = {FORMAT_KEY: json.dumps(header)}
     write_bytes(path, safetensors.torch.save(arrays, metadata=metadata))
 
 
@@ -115,19 +111,22 @@ def read_model(path: Path) -> TrainedModel:
             f"{path} ({path.stat().st_size:,} bytes) is not a whole model file ({error}): it is truncated or of "
             "another kind; give a model.safetensors that hypercaps wrote"
         ) from error
-    if metadata.get("format") != FORMAT:
+    if FORMAT_KEY not in metadata:
         raise ModelFileError(
             f"{path} is a safetensors file but not a hypercaps model: give a model.safetensors that hypercaps wrote"
         )
-    if metadata.get("format_version") != str(FORMAT_VERSION):
-        raise ModelFileError(
-            f"{path} has model format {metadata.get('format_version')} and this hypercaps reads {FORMAT_VERSION}: "
-            "use the hypercaps that wrote it, or train again"
-        )
-    if metadata.get("digest") != _digest(arrays):
-        raise ModelFileError(f"{path} is damaged: its arrays are not those that were written; get it again")
     try:
-        return _assemble(json.loads(metadata["description"]), arrays)
+        header = json.loads(metadata[FORMAT_KEY])
+        if header["format_version"] != FORMAT_VERSION:
+            raise ModelFileError(
+                f"{path} has model format {header['format_version']} and this hypercaps reads {FORMAT_VERSION}: use "
+                "the hypercaps that wrote it, or train again"
+            )
+        if header["digest"] != _digest(arrays):
+            raise ModelFileError(f"{path} is damaged: its arrays are not those that were written; get it again")
+        return _assemble(header["description"], arrays)
+    except ModelFileError:
+        raise
     except (HypercapsError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(
             f"{path} does not describe a model that can be built ({error}): it was altered; train again"
@@ -139,11 +138,8 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
     bands, patch = int(about["bands"]), int(about["patch"])
     if arrays["whitening.mean"].shape != (bands,) or arrays["whitening.matrix"].shape != (bands, bands):
         raise ValueError(f"its whitening is not for {bands} bands")
-    # Built without memory first: a description that lies about sizes costs nothing.
-    with torch.device("meta"):
-        network = get_method(about["method"]).network(
-            bands, len(legend), patch=patch, seed=None, structure=about["structure"]
-        )
+    # Weights are put into a blueprint: a description that lies about sizes costs nothing.
+    network = get_method(about["method"]).blueprint(bands, len(legend), patch=patch, structure=about["structure"])
     weights = {key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)}
     network.load_state_dict(weights, strict=True, assign=True)
     network.eval()

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hypercaps import splits
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import SplitError
@@ -153,11 +151,9 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
 
 def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, with_map: bool) -> int:
     """A generous guess of what a run writes, to refuse a full disk before training and not after."""
-    method = get_method(classifier.method)
-    with torch.device("meta"):  # only counted, never filled
-        network = method.network(
-            scene.bands, len(labels.legend), patch=classifier.patch, seed=None, structure=classifier.structure
-        )
+    network = get_method(classifier.method).blueprint(
+        scene.bands, len(labels.legend), patch=classifier.patch, structure=classifier.structure
+    )
     model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
     maps = 5 * scene.rows * scene.cols + 1_000_000 if with_map else 0  # and the picture
     indices = 8 * int((labels.array > 0).sum())

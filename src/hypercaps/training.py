@@ -17,6 +17,11 @@ from hypercaps.patches import PatchStore
 INFERENCE_BATCH = 64  # what a pixel needs on the way stays near the cache
 
 
+def use_threads(threads: int) -> None:
+    """How many processor threads training and mapping take."""
+    torch.set_num_threads(threads)
+
+
 class EpochRecord(NamedTuple):
     """One line of a run's history."""
 

@@ -94,7 +94,10 @@ def test_fast_routing_is_the_reference(sizes: tuple[int, ...], iterations: int, 
     children, viewpoints = draw(batch, a, e, c, n, d, seed)
     grads = []
     outputs = []
-    for way in (lambda u, w: route(prediction_vectors(u, w), iterations), lambda u, w: class_capsules(u, w, iterations)):
+    for way in (
+        lambda u, w: route(prediction_vectors(u, w), iterations),
+        lambda u, w: class_capsules(u, w, iterations),
+    ):
         u, w = children.clone().requires_grad_(), viewpoints.clone().requires_grad_()
         capsules = way(u, w)
         (capsules * torch.arange(1, d + 1)).sum().backward()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
 from hypercaps.capsules.loss import margin_loss
@@ -54,11 +55,27 @@ class Method:
         classes: int,
         *,
         patch: int,
-        seed: int | None = 0,
+        seed: int = 0,
         structure: Mapping[str, Any] | None = None,
     ) -> nn.Module:
-        """A new network with weights drawn from ``seed``; None where they are to be replaced at once."""
-        generator = None if seed is None else Generator().manual_seed(seed)
+        """A new network with weights drawn from ``seed``."""
+        return self._build(bands, classes, patch, structure, Generator().manual_seed(seed))
+
+    def blueprint(
+        self, bands: int, classes: int, *, patch: int, structure: Mapping[str, Any] | None = None
+    ) -> nn.Module:
+        """The network's shapes without memory: to count, or to put loaded weights in. Any size costs nothing."""
+        with torch.device("meta"):
+            return self._build(bands, classes, patch, structure, None)
+
+    def _build(
+        self,
+        bands: int,
+        classes: int,
+        patch: int,
+        structure: Mapping[str, Any] | None,
+        generator: Generator | None,
+    ) -> nn.Module:
         try:
             return self.build(bands, classes, patch=patch, generator=generator, **(structure or {}))
         except TypeError as error:

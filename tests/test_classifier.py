@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from conftest import QUICK, make_cube
+from hypercaps import ConvCapsClassifier, Labels, Scene, Split, load_model, split_by_share
+from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
+
+
+def test_it_learns_a_scene_with_a_known_answer(trained: ConvCapsClassifier) -> None:
+    assert trained.scores_.oa > 95
+    cube, _ = make_cube(seed=1)  # other noise, the same classes
+    truth = np.repeat(np.arange(36) * 3 // 36 + 1, 36).reshape(36, 36).T
+    predicted = trained.predict(Scene.from_array(cube))
+    assert predicted.shape == (36, 36) and predicted.dtype == np.int16
+    assert (predicted == truth).mean() > 0.95
+
+
+def test_what_is_learned_ends_in_an_underscore(trained: ConvCapsClassifier) -> None:
+    assert trained.classes_.tolist() == [1, 2, 3] == trained.legend_.labels.tolist()
+    assert trained.n_features_in_ == 26
+    assert len(trained.history_.records) == 8
+    assert trained.scores_.n_test == trained.split_.test.size
+    assert trained.history_.records[-1].loss < trained.history_.records[0].loss
+
+
+def test_lengths_and_classes_agree(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
+    scene, _ = made
+    lengths = trained.predict_proba(scene)
+    assert lengths.shape == (36, 36, 3) and lengths.dtype == np.float32
+    assert (lengths >= 0).all() and (lengths < 1).all()
+    np.testing.assert_array_equal(trained.classes_[lengths.argmax(axis=2)], trained.predict(scene))
+
+
+def test_scikit_learns_habits(made: tuple[Scene, Labels]) -> None:
+    classifier = ConvCapsClassifier(**QUICK, seed=3)
+    names = list(inspect.signature(ConvCapsClassifier).parameters)
+    assert set(classifier.get_params()) == set(names)
+    assert classifier.set_params(epochs=1) is classifier and classifier.epochs == 1
+    copy = clone(classifier)
+    assert copy is not classifier and copy.get_params() == classifier.get_params()
+    with pytest.raises(NotFittedError):
+        copy.predict(made[0])
+    assert not [name for name in vars(copy) if name.endswith("_")]
+    assert copy.fit(*made) is copy
+    assert copy.get_params() == classifier.get_params()  # fit changes no parameter
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(made: tuple[Scene, Labels]) -> None:
+    torch.manual_seed(1)
+    first = ConvCapsClassifier(**QUICK | {"epochs": 2}, seed=5).fit(*made)
+    torch.manual_seed(2)  # the global generator must not matter
+    again = ConvCapsClassifier(**QUICK | {"epochs": 2}, seed=5).fit(*made)
+    other = ConvCapsClassifier(**QUICK | {"epochs": 2}, seed=6).fit(*made)
+    for key, value in first.model_.network.state_dict().items():
+        assert torch.equal(again.model_.network.state_dict()[key], value)
+    assert [r.loss for r in first.history_.records] == [r.loss for r in again.history_.records]
+    assert first.split_.digest() == again.split_.digest() != other.split_.digest()
+
+
+def test_saved_and_loaded_it_predicts_the_same(
+    trained: ConvCapsClassifier, made: tuple[Scene, Labels], tmp_path: Path
+) -> None:
+    trained.save(tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors")
+    assert loaded.get_params() == trained.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(made[0]), trained.predict_proba(made[0]))
+
+
+def test_whitening_travels_with_the_model(trained: ConvCapsClassifier) -> None:
+    """A crop of the scene must be classified as in the whole: nothing is rescaled by the crop's own values."""
+    cube, _ = make_cube()
+    whole = trained.predict(Scene.from_array(cube))
+    crop = trained.predict(Scene.from_array(cube[:, :12]))  # one class only
+    np.testing.assert_array_equal(crop[:, :9], whole[:, :9])  # away from the new border
+
+
+def test_a_given_split_is_used(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    split = split_by_share(labels, 0.3, 0.2, seed=9)
+    fitted = ConvCapsClassifier(epochs=1, patch=5).fit(scene, labels, split=split)
+    assert fitted.split_.digest() == split.digest()
+    assert fitted.split_.patch == 5  # leakage is counted for the patches in use
+    assert fitted.scores_.n_test == split.test.size
+
+
+def test_per_class_and_structure_reach_the_model(made: tuple[Scene, Labels]) -> None:
+    fitted = ConvCapsClassifier(per_class=7, epochs=1, structure={"routings": 2, "spatial_filters": 4}).fit(*made)
+    assert fitted.split_.train.size == 21
+    assert fitted.model_.network.classcaps.routings == 2
+    assert fitted.model_.network.spatial.weight.shape == (4, 49)
+
+
+def test_labels_that_skip_numbers_come_back_as_they_were(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    sparse = np.array([0, 1, 10, 14])[labels.array]
+    fitted = ConvCapsClassifier(**QUICK).fit(scene, Labels.from_array(sparse))
+    assert fitted.classes_.tolist() == [1, 10, 14]
+    assert set(np.unique(fitted.predict(scene))) <= {1, 10, 14}
+    assert fitted.scores_.oa > 95
+
+
+def test_masked_pixels_neither_train_nor_test(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    cube = scene.read().values.copy()
+    cube[5, :, 3] = np.nan
+    labelled = int((labels.array[5] > 0).sum())
+    with pytest.warns(DataWarning) as caught:
+        fitted = ConvCapsClassifier(**QUICK).fit(Scene.from_array(cube), labels)
+        predicted = fitted.predict(Scene.from_array(cube))
+    said = [str(warning.message) for warning in caught]
+    assert any(f"{labelled} labelled pixels" in text for text in said)
+    assert any("36 of 1296 pixels" in text for text in said)
+    used = np.concatenate([fitted.split_.train, fitted.split_.val, fitted.split_.test])
+    assert not (used // 36 == 5).any()
+    assert (predicted[5] == 0).all()
+    assert fitted.scores_.oa > 95
+
+
+def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    everything = trained.evaluate(scene, labels)
+    assert everything.n_test == (labels.array > 0).sum()
+    on_test = trained.evaluate(scene, labels, trained.split_)
+    assert on_test.oa == trained.scores_.oa and on_test.n_test == trained.split_.test.size
+    with pytest.raises(LabelsError, match=r"classes \[9\] that the model does not know"):
+        trained.evaluate(scene, Labels.from_array(np.where(labels.array == 2, 9, labels.array)))
+    nothing = Split(trained.split_.train, trained.split_.val, np.array([], int), labels.shape, {})
+    with pytest.raises(SplitError, match="no test pixel"):
+        trained.evaluate(scene, labels, nothing)
+    with pytest.raises(ModelFileError, match="26 bands"):
+        trained.evaluate(Scene.from_array(np.zeros((36, 36, 9))), labels)
+
+
+def test_what_fit_refuses(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    with pytest.raises(LabelsError, match="one class only"):
+        ConvCapsClassifier().fit(scene, Labels.from_array((labels.array > 0).astype(int)))
+    with pytest.raises(LabelsError, match="scene's grid"):
+        ConvCapsClassifier().fit(scene, Labels.from_array(np.eye(5, dtype=int)))
+    with pytest.raises(ModelError, match="epochs is 0"):
+        ConvCapsClassifier(epochs=0).fit(scene, labels)
+    with pytest.raises(ModelError, match="batch_size is -1"):
+        ConvCapsClassifier(batch_size=-1).fit(scene, labels)
+    with pytest.raises(ModelError, match="no method 'nothing'"):
+        ConvCapsClassifier(method="nothing").fit(scene, labels)
+    with pytest.raises(ModelError, match="no recipe"):
+        ConvCapsClassifier(recipe="nothing").fit(scene, labels)
+    with pytest.raises(SceneError, match="constant"):
+        ConvCapsClassifier().fit(Scene.from_array(np.ones((36, 36, 26))), labels)
+    with pytest.raises(LabelsError, match="invalid"):
+        ConvCapsClassifier().fit(Scene.from_array(np.full((36, 36, 26), np.nan)), labels)
+
+
+def test_splits_that_do_not_fit_are_refused(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    flat = labels.array.ravel()
+    one, two, three = (np.flatnonzero(flat == k) for k in (1, 2, 3))
+    with pytest.raises(SplitError, match="no training pixel of class 3"):
+        ConvCapsClassifier(epochs=1).fit(
+            scene, labels, Split.from_indices(labels, np.concatenate([one[:5], two[:5]]), [], three)
+        )
+    with pytest.raises(SplitError, match="no test pixel"):
+        ConvCapsClassifier(epochs=1).fit(
+            scene, labels, Split.from_indices(labels, np.concatenate([one, two, three]), [], [])
+        )
+    elsewhere = Split(np.flatnonzero(flat == 0)[:9], one[:1], two[:1], labels.shape, {})
+    with pytest.raises(SplitError, match="unlabelled or invalid"):
+        ConvCapsClassifier(epochs=1).fit(scene, labels, elsewhere)
+    with pytest.raises(SplitError, match="pixels but the labels"):
+        ConvCapsClassifier(epochs=1).fit(scene, labels, Split(one[:1], two[:1], three[:1], (36, 37), {}))

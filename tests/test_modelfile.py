@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.errors import ModelFileError
+from hypercaps.modelfile import read_model, write_model
+
+
+@pytest.fixture
+def saved(trained: ConvCapsClassifier, tmp_path: Path) -> Path:
+    path = tmp_path / "model.safetensors"
+    trained.save(path)
+    return path
+
+
+def test_everything_comes_back_to_the_bit(trained: ConvCapsClassifier, saved: Path) -> None:
+    before, after = trained.model_, read_model(saved)
+    for key, value in before.network.state_dict().items():
+        assert torch.equal(after.network.state_dict()[key], value)
+    for part in ("mean", "matrix", "variances"):
+        np.testing.assert_array_equal(getattr(after.whitening, part), getattr(before.whitening, part))
+    assert after.legend == before.legend
+    np.testing.assert_array_equal(after.wavelengths, np.arange(26) * 10 + 400)
+    assert after.describe() == before.describe()
+    assert after.parameters == before.parameters
+
+
+def test_the_file_says_what_it_is(saved: Path) -> None:
+    with safetensors.safe_open(saved, framework="np") as file:
+        metadata = file.metadata()
+    about = json.loads(metadata["hypercaps-model"])["description"]
+    assert about["method"] == "convcapsnet" and about["patch"] == 7 and about["bands"] == 26
+    assert about["recipe"]["name"] == "paper" and about["recipe"]["learning_rate"] == 0.01
+    assert about["split"]["kind"] == "share" and about["split"]["train"] == 0.4
+    assert {"hypercaps", "torch", "numpy", "python"} <= set(about["versions"])
+    assert [c["label"] for c in about["classes"]] == [1, 2, 3]
+
+
+def test_writing_twice_gives_the_same_bytes(trained: ConvCapsClassifier, saved: Path, tmp_path: Path) -> None:
+    write_model(tmp_path / "again.safetensors", read_model(saved))
+    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 0.5, -1])
+def test_truncated_files_are_refused(saved: Path, keep: float) -> None:
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(keep * len(content)) if isinstance(keep, float) else keep])
+    with pytest.raises(ModelFileError, match="truncated or of another kind"):
+        read_model(saved)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="there is no model file"):
+        read_model(tmp_path / "nothing.safetensors")
+    with pytest.raises(ModelFileError, match="there is no model file"):
+        read_model(tmp_path)
+    np.save(tmp_path / "cube.npy", np.zeros((3, 3)))
+    with pytest.raises(ModelFileError, match="another kind"):
+        read_model(tmp_path / "cube.npy")
+    safetensors.torch.save_file({"weight": torch.zeros(3)}, tmp_path / "foreign.safetensors")
+    with pytest.raises(ModelFileError, match="not a hypercaps model"):
+        read_model(tmp_path / "foreign.safetensors")
+
+
+def test_pickles_are_never_run(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (tmp_path / "sprung",)
+
+    torch.save({"x": Trap()}, tmp_path / "model.safetensors")
+    with pytest.raises(ModelFileError):
+        read_model(tmp_path / "model.safetensors")
+    assert not (tmp_path / "sprung").exists()
+
+
+def altered(saved: Path, change: object, *, tensors: dict[str, torch.Tensor] | None = None) -> Path:
+    """The same file with its description changed, as somebody with an editor would."""
+    with safetensors.safe_open(saved, framework="pt") as file:
+        metadata = dict(file.metadata())
+        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    header = json.loads(metadata["hypercaps-model"])
+    change(header, header["description"])
+    metadata["hypercaps-model"] = json.dumps(header)
+    safetensors.torch.save_file(arrays | (tensors or {}), saved, metadata=metadata)
+    return saved
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda meta, about: about.update(bands=27),
+        lambda meta, about: about.update(method="nothing"),
+        lambda meta, about: about["classes"].pop(),
+        lambda meta, about: about.update(structure={"class_size": 10**9}),  # terabytes, if it were built
+        lambda meta, about: about.update(structure={"no_such": 1}),
+        lambda meta, about: about.update(patch=9),
+        lambda meta, about: about.pop("recipe"),
+        lambda meta, about: about.update(classes="x"),
+        lambda meta, about: about.update(bands="many"),
+    ],
+)
+def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
+    with pytest.raises(ModelFileError, match="does not describe a model"):
+        read_model(altered(saved, change))
+
+
+def test_another_format_version_is_said(saved: Path) -> None:
+    with pytest.raises(ModelFileError, match="model format 2 and this hypercaps reads 1"):
+        read_model(altered(saved, lambda meta, about: meta.update(format_version=2)))
+
+
+def test_changed_weights_are_noticed(saved: Path) -> None:
+    with pytest.raises(ModelFileError, match="damaged"):
+        read_model(altered(saved, lambda meta, about: None, tensors={"whitening.mean": torch.zeros(26).double()}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_no_flipped_bit_goes_unnoticed_or_crashes(
+    trained: ConvCapsClassifier, tmp_path_factory: pytest.TempPathFactory, place: float, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("flip") / "model.safetensors"
+    trained.save(path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    try:
+        model = read_model(path)
+    except ModelFileError:
+        return
+    # What the arrays hold is intact; only words of the description can have changed.
+    for key, value in trained.model_.network.state_dict().items():
+        assert torch.equal(model.network.state_dict()[key], value)

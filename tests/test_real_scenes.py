@@ -1,0 +1,54 @@
+"""The main job on real scenes with the paper's recipe and split: what it must reach."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+from hypercaps import ConvCapsClassifier, open_labels, open_scene
+
+pytestmark = pytest.mark.scene
+
+
+@pytest.mark.timeout(900)
+def test_the_demo(tmp_path: Path) -> None:
+    """Indian Pines as `make demo` does it: at least 99.0 %, in less than 1.5 GB."""
+    out = tmp_path / "demo"
+    subprocess.run([sys.executable, "-m", "hypercaps", "train", "indian-pines", "--out", out], check=True)
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert (metrics["n_train"], metrics["n_val"], metrics["n_test"]) == (2045, 1018, 7186)
+    assert metrics["parameters"] == 368_208 and metrics["epochs"] == 50
+    assert metrics["oa"] >= 99.0
+    assert metrics["leakage"] > 0.99
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert peak * (1 if sys.platform == "darwin" else 1024) < 1.5e9
+    with pytest.warns(rasterio.errors.NotGeoreferencedWarning), rasterio.open(out / "map.tif") as raster:
+        classes = raster.read(1)
+    labels = open_labels("indian-pines")
+    with np.load(out / "split.npz") as split:
+        test = split["test"]
+    right = classes.ravel()[test] == labels.array.ravel()[test]
+    assert 100 * right.mean() == pytest.approx(metrics["oa"])  # the score is that of the very map
+
+
+@pytest.mark.timeout(600)
+def test_salinas_a(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPERCAPS_DATA", str(real_data))
+    fitted = ConvCapsClassifier().fit(open_scene("salinas-a"), open_labels("salinas-a"))
+    assert fitted.classes_.tolist() == [1, 10, 11, 12, 13, 14]
+    assert fitted.scores_.oa >= 99.8
+
+
+@pytest.mark.timeout(600)
+def test_a_block_of_pavia_university(real_data: Path) -> None:
+    path = real_data / "pavia_university" / "PaviaU_block.mat"
+    fitted = ConvCapsClassifier().fit(open_scene(path), open_labels(path))
+    assert len(fitted.classes_) == 8  # no gravel in it
+    assert fitted.scores_.oa >= 99.0
