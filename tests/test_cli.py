@@ -196,6 +196,13 @@ def test_info_tells_scenes_labels_models_and_names(run: tuple[Path, Path, Path, 
         assert hypercaps("info", what).exit_code == 0
 
 
+def test_info_knows_a_model_by_its_content(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    shutil.copy(run[2] / "model.safetensors", tmp_path / "renamed")
+    assert json.loads(hypercaps("info", tmp_path / "renamed", "--json").stdout)["kind"] == "model"
+    (tmp_path / "words.txt").write_text("neither")
+    refused(hypercaps("info", tmp_path / "words.txt"), "not read here")
+
+
 def test_scenes_are_listed() -> None:
     listed = json.loads(hypercaps("scenes", "--json").stdout)
     assert [scene["name"] for scene in listed] == [

@@ -17,7 +17,11 @@ def describe(what: str) -> dict[str, Any]:
     if what in catalog.names():
         return {"kind": "public scene"} | catalog.get_scene(what).describe()
     path, key = split_spec(what, "scene, labels or model", SceneError)
-    if sniff(path) == "safetensors" or path.suffix == ".safetensors":
+    try:
+        is_model = sniff(path) == "safetensors" or path.suffix == ".safetensors"
+    except OSError as cause:
+        raise SceneError(f"{path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
+    if is_model:
         return {"kind": "model", "file": str(path)} | _about_model(path)
     arrays = list_arrays(path)
     chosen = [array for array in arrays if key is None or array.key == key]

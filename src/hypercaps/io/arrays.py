@@ -6,7 +6,6 @@ that can be meant is taken. A .npy file is one array without a key.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,16 +55,17 @@ def choose(
 
 def numpy_arrays(path: Path) -> list[StoredArray]:
     """The arrays of a .npy or .npz file; .npy stays on disk. Nothing pickled is ever loaded."""
-    if zipfile.is_zipfile(path):
-        with np.load(path, allow_pickle=False) as archive:
-            keys = list(archive.files)
-            shapes = {key: archive[key].shape for key in keys}
 
-        def load(key: str) -> npt.NDArray[Any]:
-            with np.load(path, allow_pickle=False) as archive:
-                array: npt.NDArray[Any] = archive[key]
-                return array
+    def load(key: str) -> npt.NDArray[Any]:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            array: npt.NDArray[Any] = archive[key]
+            return array
 
-        return [StoredArray(key, shapes[key], lambda key=key: load(key)) for key in keys]  # type: ignore[misc]
+    with path.open("rb") as file:  # opened here: numpy does not close a damaged archive
+        if file.read(2) == b"PK":
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                shapes = {key: archive[key].shape for key in archive.files}
+            return [StoredArray(key, shapes[key], lambda key=key: load(key)) for key in shapes]  # type: ignore[misc]
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return [StoredArray("", array.shape, lambda: array)]

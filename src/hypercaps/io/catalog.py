@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import importlib.util
 import os
+import re
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator
@@ -205,9 +206,12 @@ def _in_cache(wanted: PublicFile) -> Path | None:
 def _first_intact(wanted: PublicFile, candidates: list[Path]) -> Path:
     """The first candidate with the right content; an unpublished checksum is pinned beside the cached file."""
     expected = wanted.sha256 or _pinned(wanted)
-    for path in candidates:
-        if not expected or _sha256(path) == expected:
-            return path
+    try:
+        for path in candidates:
+            if not expected or _sha256(path) == expected:
+                return path
+    except OSError as error:
+        raise CatalogError(f"{path} can't be read ({error.strerror}): mend it or move it away") from error
     path = candidates[0]
     raise CatalogError(
         f"{path} is damaged or another file: SHA-256 {expected} was expected and {_sha256(path)} came "
@@ -235,7 +239,7 @@ def _download(wanted: PublicFile, progress: ProgressMaker | None) -> Path:
     import requests
 
     expected = wanted.sha256 or _pinned(wanted) or None
-    bar = progress(wanted.name, wanted.bytes) if progress else False
+    bar: Any = progress(wanted.name, wanted.bytes) if progress else False
     pooch.get_logger().setLevel("WARNING")
     by_hand = f"get {wanted.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
     try:
@@ -251,12 +255,16 @@ def _download(wanted: PublicFile, progress: ProgressMaker | None) -> Path:
     except requests.exceptions.RequestException as error:
         raise CatalogError(f"{wanted.name} can't be downloaded ({_brief(error)}): {by_hand}") from error
     except ValueError as error:  # pooch's word for another checksum; it keeps no such file
+        came = re.search(r"got ([0-9a-f]{64})", str(error))
         raise CatalogError(
-            f"{wanted.name} came damaged from {wanted.url}: it does not have the SHA-256 {expected} that was "
-            f"expected; try again later, or {by_hand}"
+            f"{wanted.name} came damaged from {wanted.url}: SHA-256 {expected} was expected and "
+            f"{came[1] if came else 'another'} came; try again later, or {by_hand}"
         ) from error
     except OSError as error:
         raise CatalogError(f"{wanted.name} can't be kept in {cache_folder()} ({error}): {by_hand}") from error
+    finally:
+        if bar:
+            bar.close()  # pooch does so only where all went well
     if not expected:
         found = _sha256(path)
         _pin_file(wanted).write_text(found + "\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypercaps.io.arrays import StoredArray
 
 def matlab_arrays(path: Path) -> list[StoredArray]:
     """The numeric arrays of a .mat file up to v7."""
+    _check_types(path)
 
     def load(key: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = scipy.io.loadmat(path, variable_names=[key])[key]
@@ -27,6 +30,35 @@ def matlab_arrays(path: Path) -> list[StoredArray]:
         for key, shape, kind in scipy.io.whosmat(path)
         if kind in numeric
     ]
+
+
+# Data types of a v5 file that hold numbers; matrices; compressed matrices.
+_NUMBERS, _MATRIX, _COMPRESSED = frozenset((1, 2, 3, 4, 5, 6, 7, 9, 12, 13)), 14, 15
+
+
+def _check_types(path: Path) -> None:
+    """Refuse a v5 file with a data type that does not exist: scipy ends the whole program on one."""
+    with path.open("rb") as file:
+        head = file.read(128)
+        if 0 in head[:4]:  # v4 has no types of this kind
+            return
+        order = "<" if head[126:] == b"IM" else ">"
+        while len(tag := file.read(8)) == 8:
+            kind, size = struct.unpack(f"{order}2I", tag)
+            after = file.tell() + size
+            start = file.read(min(size, 4096))  # flags, dimensions and name are far shorter
+            if kind == _COMPRESSED:
+                start = zlib.decompressobj().decompress(start, 4096)[8:]
+            # Cells, structures and objects are laid out otherwise, and are not read.
+            matrix = kind in (_MATRIX, _COMPRESSED) and start
+            numeric = matrix and 6 <= struct.unpack_from(f"{order}I", start, 8)[0] & 0xFF <= 15
+            place = 0
+            for _ in range(3 if numeric else 0):  # flags, dimensions, name; up to 4 bytes are kept within the tag
+                word, length = struct.unpack_from(f"{order}2I", start, place)
+                place += 8 if word >> 16 else 8 + length + -length % 8
+            if numeric and struct.unpack_from(f"{order}I", start, place)[0] & 0xFFFF not in _NUMBERS:
+                raise ValueError("unknown data type")
+            file.seek(after)
 
 
 class _Turned:
@@ -55,8 +87,9 @@ def hdf5_arrays(path: Path) -> list[StoredArray]:
     file = h5py.File(path, "r")
     found = []
     for key in file:
-        if isinstance(file.get(key, getlink=True), h5py.ExternalLink):
-            raise SceneError(f"{path} refers to another file by its entry {key!r}: only what is inside it is read")
+        # A soft link may lead to an external one: only what is stored right here is taken.
+        if not isinstance(file.get(key, getlink=True), h5py.HardLink):
+            raise SceneError(f"{path} refers elsewhere by its entry {key!r}: only what is inside it is read")
         item = file[key]
         if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "iufb":
             continue

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.io.matlab import MatReadError
 
 from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
 from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
-from hypercaps.scene import Labels, Legend, Scene
+from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
 from hypercaps.splits import Split
 
 Kind = Literal["matlab", "hdf5", "numpy", "safetensors", "unknown"]
@@ -24,7 +28,8 @@ _READABLE = ".mat (any version), .npy and .npz files are read"
 # What the readers raise on damaged files, besides their own classes.
 _DAMAGE = (
     OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, NotImplementedError,
-    AttributeError, RuntimeError, OverflowError, struct.error, zlib.error, zipfile.BadZipFile,
+    AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
+    zipfile.BadZipFile, tokenize.TokenError, MatReadError,
 )  # fmt: skip
 
 
@@ -80,6 +85,7 @@ def sniff(path: Path) -> Kind:
         return "matlab"  # version 4 has no mark of its own
     if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
         return "numpy"
+    # A safetensors file: the length of its JSON header, and that header.
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         return "safetensors"
     return "unknown"
@@ -88,13 +94,17 @@ def sniff(path: Path) -> Kind:
 def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path, str | None]:
     """PATH or PATH:KEY to an existing file and a key."""
     path, key = Path(spec).expanduser(), None
-    if not path.exists() and ":" in spec:
-        before, _, after = spec.rpartition(":")
-        if Path(before).expanduser().exists():
-            path, key = Path(before).expanduser(), after
-    if path.is_dir():
+    try:
+        if not path.exists() and ":" in spec:
+            before, _, after = spec.rpartition(":")
+            if Path(before).expanduser().exists():
+                path, key = Path(before).expanduser(), after
+        there, is_folder = path.exists(), path.is_dir()
+    except OSError as cause:  # a folder that may not be entered, a name that is too long
+        raise error(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
+    if is_folder:
         raise error(f"{path} is a folder: give the file of the {what} itself")
-    if not path.exists():
+    if not there:
         raise error(
             f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
             f"{', '.join(catalog.names())}"
@@ -132,16 +142,29 @@ def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> H
 def _load(path: Path, key: str | None, ndim: int, what: str, error: type[HypercapsError]) -> Any:
     chosen = choose(_stored(path, error), key, ndim, path, what, error)
     try:
-        return chosen.load()
+        array = chosen.load()
+        return array if ndim == 3 else np.asarray(array)  # a cube may stay on disk
     except _DAMAGE as cause:
         raise _damaged(path, error, cause) from cause
 
 
 def _scene_from(path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None) -> Scene:
     cube = _load(path, key, 3, "scene", SceneError)
-    return Scene.from_array(cube, name=name, wavelengths=wavelengths)
+    scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
+    return replace(scene, reader=_explaining(scene.reader, path))
+
+
+def _explaining(reader: PixelReader, path: Path) -> PixelReader:
+    """Damage inside a file that is read by window shows only then."""
+
+    def read(rows: slice, cols: slice) -> Pixels:
+        try:
+            return reader(rows, cols)
+        except OSError as cause:
+            raise _damaged(path, SceneError, cause) from cause
+
+    return read
 
 
 def _labels_from(path: Path, key: str | None, *, name: str, legend: Legend | None) -> Labels:
-    array = np.asarray(_load(path, key, 2, "labels", LabelsError))
-    return Labels.from_array(array, legend, name=name)
+    return Labels.from_array(_load(path, key, 2, "labels", LabelsError), legend, name=name)

@@ -36,6 +36,10 @@ class RunFolder:
 
     def check(self) -> None:
         """Refuse at once what would fail after a long training."""
+        with explained(self.out):
+            self._check()
+
+    def _check(self) -> None:
         if self.out.exists() and not self.out.is_dir():
             raise OutputError(f"{self.out} is a file: give a folder that is new or empty")
         held = self._held()
@@ -44,8 +48,7 @@ class RunFolder:
                 f"{self.out} already holds a run ({held[0].name}): choose another folder, or replace it with --force"
             )
         at = next(place for place in (self.out, *self.out.absolute().parents) if place.exists())
-        with explained(self.out):
-            free = shutil.disk_usage(at).free
+        free = shutil.disk_usage(at).free
         if free < self.needs_bytes:
             raise OutputError(
                 f"{self.out} can't be written: about {self.needs_bytes / 1e6:.1f} MB are needed and "
@@ -76,13 +79,23 @@ class RunFolder:
             self._clean()
 
     def _show(self, staging: Path) -> None:
-        """Move the files to their final names, and what an older run left beside them away."""
+        """Move an older run away and the files to their final names, or put everything back."""
+        files = sorted(staging.iterdir(), key=_metrics_last)
         with explained(self.out):
-            for path in self._held():
-                if not (staging / path.name).exists():
+            older = Path(tempfile.mkdtemp(prefix=".older-", dir=staging))  # goes with the staging folder
+            shown: list[Path] = []
+            try:
+                for path in self._held():
+                    path.replace(older / path.name)
+                for path in files:
+                    path.replace(self.out / path.name)
+                    shown.append(self.out / path.name)
+            except BaseException:
+                for path in shown:
                     path.unlink()
-            for path in sorted(staging.iterdir(), key=_metrics_last):
-                path.replace(self.out / path.name)
+                for path in older.iterdir():
+                    path.replace(self.out / path.name)
+                raise
 
     def _held(self) -> list[Path]:
         return [self.out / name for name in RUN_FILES if (self.out / name).exists()]

@@ -45,10 +45,18 @@ def check_output(path: Path, suffixes: Iterable[str] = (), *, inputs: Iterable[P
     """Refuse an output file at once that could not be written, or that would replace an input."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise OutputError(f"{path} can't be written: its name must end in {' or '.join(sorted(suffixes))}")
+    with explained(path):
+        _check_place(path, inputs)
+
+
+def _check_place(path: Path, inputs: Iterable[Path]) -> None:
     if path.is_dir():
         raise OutputError(f"{path} can't be written: it is a folder; give a file name")
-    if not path.absolute().parent.is_dir():
+    folder = path.absolute().parent
+    if not folder.is_dir():
         raise OutputError(f"{path} can't be written: there is no folder {path.parent}; make it first")
+    if not os.access(folder, os.W_OK):
+        raise OutputError(f"{path} can't be written: {path.parent} is not writable; choose another place")
     if any(path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other))
            for other in inputs):  # fmt: skip
         raise OutputError(f"{path} is asked for twice or is an input: give the result a name of its own")
