@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
+
 import numpy as np
 import pytest
 

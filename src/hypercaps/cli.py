@@ -6,6 +6,7 @@ Nothing heavy is imported before a command needs it, so that ``hypercaps --help`
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -97,6 +98,9 @@ def _root(
     ] = False,
 ) -> None:
     warnings.showwarning = _show_warning
+    # Read when torch is loaded: threads that wait for each other give the core free after a moment. On a machine
+    # that does other things too they would otherwise hold each other up, several times over.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 @app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
