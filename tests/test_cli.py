@@ -116,7 +116,7 @@ def test_the_pictures_are_pictures(run: tuple[Path, Path, Path, Result], name: s
 def test_the_split_file_repeats_the_run(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
     cube, labels, out, _ = run
     again = hypercaps(
-        "train", cube, labels, "--out", tmp_path / "again", *QUICK_OPTIONS, "--seed", 3, "--no-map", "--split-file",
+        "train", cube, labels, "--out", tmp_path / "again", *QUICK_OPTIONS[2:], "--seed", 3, "--no-map", "--split-file",
         out / "split.npz",
     )  # fmt: skip
     assert again.exit_code == 0, again.output
@@ -249,6 +249,12 @@ def test_a_wrong_key(files: tuple[Path, Path], tmp_path: Path) -> None:
     )
     good = hypercaps("info", f"{cube}:cube", "--json")
     assert json.loads(good.stdout)["bands"] == 26
+
+
+def test_options_that_exclude_each_other(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for options in (["--per-class", 5, "--train", 0.2], ["--split-file", "x", "--val", 0.1]):
+        refused(hypercaps("train", *files, "--out", out, *options), "both given", nothing_at=out)
 
 
 def test_missing_labels(files: tuple[Path, Path], tmp_path: Path) -> None:

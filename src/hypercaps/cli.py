@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from hypercaps import __version__
-from hypercaps.errors import DataWarning, HypercapsError, Interrupted, LabelsError
+from hypercaps.errors import DataWarning, HypercapsError, Interrupted, LabelsError, SplitError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +70,7 @@ SceneArg = Annotated[
 ]
 LabelsArg = Annotated[
     str | None,
-    typer.Argument(metavar="[LABELS]", help="A file of class numbers, 0 = unlabelled; not needed for a public scene."),
+    typer.Argument(metavar="LABELS", help="A file of class numbers, 0 = unlabelled; left out for a public scene."),
 ]
 ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.safetensors.")]
 SplitOption = Annotated[
@@ -105,6 +105,7 @@ def _root(
 
 @app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
 def train(
+    ctx: typer.Context,
     scene: SceneArg,
     labels: LabelsArg = None,
     *,
@@ -116,9 +117,13 @@ def train(
         int | None, typer.Option(metavar="N", help="Train on N pixels of each class in place of a share.")
     ] = None,
     split_file: SplitOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 0,
-    epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the training pixels [recipe's].")] = None,
-    batch_size: Annotated[int | None, typer.Option(metavar="N", help="Pixels in a step [recipe's].")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same run.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", help="Passes over the training pixels; the recipe's if left out.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Pixels in a step; the recipe's if left out.")
+    ] = None,
     patch: Annotated[int, typer.Option(help="Side of the square around a pixel that the network sees.")] = 7,
     recipe: Annotated[str, typer.Option(help="Way to train; paper is the paper's.")] = "paper",
     with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
@@ -138,6 +143,8 @@ def train(
     from hypercaps.run import train_run
 
     console = _console()
+    _refuse_together(ctx, "split_file", ("train", "val", "per_class"))
+    _refuse_together(ctx, "per_class", ("train",))
     RunFolder(out, force=force).check()
     cube, truth = _open(scene, labels)
     _use_threads(threads)
@@ -310,6 +317,19 @@ def info(
         typer.echo(json.dumps(about, indent=2))
     else:
         terminal.print_facts(_console(), about)
+
+
+def _refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
+    """An option that another one makes meaningless is not dropped in silence."""
+
+    def given(name: str) -> bool:
+        source = ctx.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    for other in others:
+        if given(option) and given(other):
+            one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
+            raise SplitError(f"{one} and {two} were both given, and {one} leaves nothing to {two}: give one of them")
 
 
 def _open(scene: str, labels: str | None) -> tuple[Scene, Labels]:
