@@ -26,7 +26,7 @@ def test_it_learns_a_scene_with_a_known_answer(trained: ConvCapsClassifier) -> N
 def test_what_is_learned_ends_in_an_underscore(trained: ConvCapsClassifier) -> None:
     assert trained.classes_.tolist() == [1, 2, 3] == trained.legend_.labels.tolist()
     assert trained.n_features_in_ == 26
-    assert len(trained.history_.records) == 8
+    assert len(trained.history_) == 8 and trained.history_[-1].epoch == 8
     assert trained.scores_.n_test == trained.split_.test.size
     assert trained.history_.records[-1].loss < trained.history_.records[0].loss
 

@@ -64,6 +64,8 @@ def test_chosen_pixels_get_the_same_answer_as_in_the_whole_map(scene: Scene) -> 
     np.testing.assert_array_equal(part.classes[only], whole.classes[only])
     np.testing.assert_array_equal(part.confidence[only], whole.confidence[only])
     assert (part.classes[~only] == 0).all() and np.isnan(part.confidence[~only]).all()
+    with pytest.raises(SceneError, match="mask has shape"):
+        map_scene(model, scene, only=only[:-1])
 
 
 def test_invalid_pixels_get_no_class_and_are_counted(scene: Scene) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.scene import Labels, Legend, LegendEntry, Scene, Window, default_color, tile_windows
@@ -27,7 +28,15 @@ def test_nan_infinity_and_nodata_are_invalid() -> None:
     np.testing.assert_array_equal(valid, [[False, False, True], [False, True, False]])
 
 
-def test_arrays_on_disk_are_read_by_window(tmp_path) -> None:
+def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None:
+    cube = np.ma.masked_array(np.ones((2, 2, 3)), mask=False)
+    cube[0, 1, 2] = np.ma.masked
+    np.testing.assert_array_equal(Scene.from_array(cube).read().valid, [[True, False], [True, True]])
+    assert Scene.from_array([[[1, 2, 3]]]).shape == (1, 1, 3)
+    assert Scene.from_array(torch.zeros(2, 3, 4)).dtype == np.float32
+
+
+def test_arrays_on_disk_are_read_by_window() -> None:
     class Counting:
         """Slices like an array and counts what is taken."""
 

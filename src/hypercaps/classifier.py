@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from hypercaps import splits
 from hypercaps.errors import LabelsError, ModelError, SplitError
-from hypercaps.mapping import ClassMap, OnProgress, map_scene, map_scores
+from hypercaps.mapping import ClassMap, Mask, OnProgress, map_scene, map_scores
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
 from hypercaps.models.registry import get_method
@@ -181,9 +181,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         """(rows, columns, n) lengths of the class capsules, in [0, 1) but not summing to 1; NaN if invalid."""
         return map_scores(self._fitted(), scene)
 
-    def map(self, scene: Scene, on_progress: OnProgress | None = None) -> ClassMap:
-        """Classes and confidence of every pixel."""
-        return map_scene(self._fitted(), scene, on_progress=on_progress)
+    def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
+        """Classes and confidence of every pixel, or of those marked in ``only``, e.g. ``labels.array > 0``."""
+        return map_scene(self._fitted(), scene, only=only, on_progress=on_progress)
 
     def save(self, path: str | Path) -> None:
         """Write the model file; ``load_model`` brings it back."""

@@ -209,7 +209,7 @@ def map_(
     cube = open_scene(scene, progress=terminal.download_bar(console))
     _use_threads(threads)
     with terminal.RunProgress(console) as bars:
-        found = classifier.map(cube, bars.mapping)
+        found = classifier.map(cube, on_progress=bars.mapping)
     picture = out.suffix.lower() == ".png"
     write_maps(
         found,

@@ -76,6 +76,8 @@ def score_windows(
     ``window`` is rounded up to whole tiles.
     """
     model.check_fits(scene)
+    if only is not None and only.shape != scene.shape[:2]:
+        raise SceneError(f"the mask has shape {only.shape} but scene {scene.name!r} has {scene.shape[:2]} pixels")
     side = -(-max(window, 1) // TILE) * TILE
     total = scene.rows * scene.cols
     done = invalid = wanted = 0

@@ -62,7 +62,7 @@ def train_run(
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
         if with_map:
             write_maps(
-                classifier.map(scene, on_mapping),
+                classifier.map(scene, on_progress=on_mapping),
                 classifier.model_,
                 scene,
                 classes_to=staging / "map.tif",

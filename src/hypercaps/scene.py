@@ -93,9 +93,9 @@ class Scene:
         """A scene over an array (rows, columns, bands).
 
         Arrays that slice from disk (memory-mapped, HDF5, Zarr) stay there and are read by window. A pixel is
-        invalid where any band is NaN, infinite, or equal to ``nodata``.
+        invalid where any band is NaN, infinite, masked, or equal to ``nodata``.
         """
-        array = cube if hasattr(cube, "ndim") and hasattr(cube, "dtype") else np.asarray(cube)
+        array = cube if isinstance(getattr(cube, "dtype", None), np.dtype) else np.asarray(cube)
         if array.ndim != 3:
             raise SceneError(
                 f"a scene is a 3-D array (rows, columns, bands), but {name!r} is {array.ndim}-D with shape "
@@ -143,10 +143,13 @@ def array_reader(array: Any, nodata: float | None = None) -> PixelReader:
     """Read windows of anything that slices like a (rows, columns, bands) array."""
 
     def read(rows: slice, cols: slice) -> Pixels:
-        raw = np.asarray(array[rows, cols])  # (h, w, bands)
+        taken = array[rows, cols]  # (h, w, bands)
+        raw = np.asarray(taken)
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
             values = np.ascontiguousarray(raw, dtype=np.float32)
         valid = np.asarray(np.isfinite(values).all(axis=2))
+        if isinstance(taken, np.ma.MaskedArray):
+            valid &= ~np.ma.getmaskarray(taken).any(axis=2)
         if nodata is not None:  # tested on the stored numbers, before any conversion
             valid &= ~(raw == nodata).any(axis=2)
         return Pixels(values, valid)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -42,13 +42,19 @@ class Progress(NamedTuple):
 
 
 @dataclass(frozen=True)
-class History:
-    """What happened in a training."""
+class History(Sequence[EpochRecord]):
+    """What happened in a training: a sequence of its epochs, and which of them was kept."""
 
     records: tuple[EpochRecord, ...]
     best_epoch: int
     seconds: float
     interrupted: bool  # the user stopped it; the best epoch so far was kept
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.records[index]
 
 
 @dataclass(frozen=True)
