@@ -430,6 +430,19 @@ def test_ctrl_c_keeps_the_best_model_so_far(files: tuple[Path, Path], tmp_path: 
     assert metrics["interrupted"] is True and metrics["best_epoch"] <= metrics["epochs"] < 100_000
 
 
+def test_ctrl_c_while_mapping_gives_up_the_map_only(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ConvCapsClassifier, "map", stop)
+    result = hypercaps("train", *files, "--out", tmp_path / "out", "--epochs", 1)
+    assert result.exit_code == 0 and "the run has no map" in result.output
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == RUN_FILES - {"map.tif", "confidence.tif", "map.png"}
+
+
 def test_the_command_is_installed() -> None:
     command = Path(sys.executable).with_name("hypercaps")
     done = subprocess.run([command, "info", "nothing-like-this"], capture_output=True, text=True, timeout=120)

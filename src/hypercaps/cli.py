@@ -178,6 +178,8 @@ def train(
             f"[yellow]Interrupted[/] after epoch {len(history.records)}: the best model so far was kept, that of "
             f"epoch {history.best_epoch}."
         )
+    if with_map and not result.mapped:
+        console.print("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
     terminal.print_scores(console, result.metrics)
     terminal.print_files(console, out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class RunResult:
     classifier: ConvCapsClassifier
     metrics: dict[str, Any]  # as in metrics.json
     out: Path
+    mapped: bool  # False if no map was wanted, or the user stopped it
 
 
 def train_run(
@@ -50,7 +52,10 @@ def train_run(
     on_training: Callable[[Progress], None] | None = None,
     on_mapping: OnProgress | None = None,
 ) -> RunResult:
-    """Fit, score the test set, map the scene and write all of it into ``out``, or nothing at all."""
+    """Fit, score the test set, map the scene and write all of it into ``out``, or nothing at all.
+
+    Ctrl-C while mapping gives up the map only: what was trained is worth keeping.
+    """
     folder = RunFolder(out, force=force, needs_bytes=_bytes_needed(classifier, scene, labels, with_map))
     with folder as staging:
         classifier.fit(scene, labels, split, on_progress=on_training)
@@ -60,9 +65,13 @@ def train_run(
         write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds"), history.records)
         write_npz(staging / "split.npz", train=drawn.train, val=drawn.val, test=drawn.test)
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
+        found = None
         if with_map:
+            with suppress(KeyboardInterrupt):
+                found = classifier.map(scene, on_progress=on_mapping)
+        if found is not None:
             write_maps(
-                classifier.map(scene, on_progress=on_mapping),
+                found,
                 classifier.model_,
                 scene,
                 classes_to=staging / "map.tif",
@@ -71,7 +80,7 @@ def train_run(
                 truth=labels,
             )
         write_json(staging / "metrics.json", metrics)
-    return RunResult(classifier, metrics, out)
+    return RunResult(classifier, metrics, out, mapped=found is not None)
 
 
 def write_maps(
