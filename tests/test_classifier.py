@@ -53,7 +53,9 @@ def test_scikit_learns_habits(made: tuple[Scene, Labels]) -> None:
     assert copy.get_params() == classifier.get_params()  # fit changes no parameter
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(made: tuple[Scene, Labels]) -> None:
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(
+    made: tuple[Scene, Labels], tmp_path: Path
+) -> None:
     torch.manual_seed(1)
     first = ConvCapsClassifier(**QUICK | {"epochs": 2}, seed=5).fit(*made)
     torch.manual_seed(2)  # the global generator must not matter
@@ -63,6 +65,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(made: tuple
         assert torch.equal(again.model_.network.state_dict()[key], value)
     assert [r.loss for r in first.history_.records] == [r.loss for r in again.history_.records]
     assert first.split_.digest() == again.split_.digest() != other.split_.digest()
+    for name, fitted in (("first", first), ("again", again)):
+        fitted.save(tmp_path / name)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "again").read_bytes()
 
 
 def test_saved_and_loaded_it_predicts_the_same(
@@ -122,6 +127,44 @@ def test_masked_pixels_neither_train_nor_test(made: tuple[Scene, Labels]) -> Non
     assert not (used // 36 == 5).any()
     assert (predicted[5] == 0).all()
     assert fitted.scores_.oa > 95
+
+
+def test_without_validation_pixels_the_last_epoch_is_kept(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    fitted = ConvCapsClassifier(val=0, epochs=3).fit(scene, labels)
+    assert fitted.split_.val.size == 0 and fitted.history_.best_epoch == 3
+    assert [record.val_oa for record in fitted.history_] == [None] * 3
+    drawn = fitted.split_
+    given = Split.from_indices(labels, drawn.train, [], drawn.test)
+    assert ConvCapsClassifier(epochs=1).fit(scene, labels, given).history_.best_epoch == 1
+
+
+def test_numpys_numbers_are_numbers(made: tuple[Scene, Labels], tmp_path: Path) -> None:
+    fitted = ConvCapsClassifier(
+        per_class=np.int64(5), val=np.float32(0.1), epochs=np.int64(1), patch=np.int64(5), seed=np.int64(2),
+        batch_size=np.int32(16),
+    ).fit(*made)  # fmt: skip
+    fitted.save(tmp_path / "model.safetensors")
+    assert load_model(tmp_path / "model.safetensors").patch == 5
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": None}, {"epochs": 1.5}, {"per_class": 5.5}, {"patch": "7"}])
+def test_parameters_that_are_no_numbers_are_refused(made: tuple[Scene, Labels], wrong: dict[str, object]) -> None:
+    with pytest.raises(ModelError, match=f"{next(iter(wrong))} is .* whole number"):
+        ConvCapsClassifier(**wrong).fit(*made)
+
+
+def test_test_pixels_that_are_invalid_are_left_out(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    cube = scene.read().values.copy()
+    lost = trained.split_.test[:3]
+    cube.reshape(-1, 26)[lost] = np.nan
+    with pytest.warns(DataWarning, match="3 labelled pixels"):
+        scores = trained.evaluate(Scene.from_array(cube), labels, trained.split_)
+    assert scores.n_test == trained.split_.test.size - 3
+    only_lost = Split(trained.split_.train, trained.split_.val, lost, labels.shape, {})
+    with pytest.warns(DataWarning), pytest.raises(SplitError, match="labelled and valid"):
+        trained.evaluate(Scene.from_array(cube), labels, only_lost)
 
 
 def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import ModelFileError
-from hypercaps.modelfile import read_model, write_model
+from hypercaps.modelfile import _digest, read_model, write_model
 
 
 @pytest.fixture
@@ -83,13 +83,17 @@ def test_pickles_are_never_run(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def altered(saved: Path, change: object, *, tensors: dict[str, torch.Tensor] | None = None) -> Path:
-    """The same file with its description changed, as somebody with an editor would."""
+def altered(
+    saved: Path, change: object, *, tensors: dict[str, torch.Tensor] | None = None, forged: bool = True
+) -> Path:
+    """The same file with its description changed, as somebody with an editor would; forged: with a new digest."""
     with safetensors.safe_open(saved, framework="pt") as file:
         metadata = dict(file.metadata())
         arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     header = json.loads(metadata["hypercaps-model"])
     change(header, header["description"])
+    if forged:
+        header["digest"] = _digest(arrays, header["description"])
     metadata["hypercaps-model"] = json.dumps(header)
     safetensors.torch.save_file(arrays | (tensors or {}), saved, metadata=metadata)
     return saved
@@ -107,11 +111,18 @@ def altered(saved: Path, change: object, *, tensors: dict[str, torch.Tensor] | N
         lambda meta, about: about.pop("recipe"),
         lambda meta, about: about.update(classes="x"),
         lambda meta, about: about.update(bands="many"),
+        lambda meta, about: about.update(recipe="x"),
+        lambda meta, about: about["classes"][2].update(label=40_000),
+        lambda meta, about: about["classes"][2].update(label=3.5),
+        lambda meta, about: about["classes"][0].update(name=7),
+        lambda meta, about: about["classes"][0].update(color=[0, 999, 0]),
+        lambda meta, about: about["classes"][0].update(color="a"),
     ],
 )
 def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
-    with pytest.raises(ModelFileError, match="does not describe a model"):
+    with pytest.raises(ModelFileError, match="does not describe a model") as refusal:
         read_model(altered(saved, change))
+    assert "\n" not in str(refusal.value)
 
 
 def test_another_format_version_is_said(saved: Path) -> None:
@@ -122,6 +133,11 @@ def test_another_format_version_is_said(saved: Path) -> None:
 def test_changed_weights_are_noticed(saved: Path) -> None:
     with pytest.raises(ModelFileError, match="damaged"):
         read_model(altered(saved, lambda meta, about: None, tensors={"whitening.mean": torch.zeros(26).double()}))
+
+
+def test_changed_words_are_noticed(saved: Path) -> None:
+    with pytest.raises(ModelFileError, match="was altered"):
+        read_model(altered(saved, lambda meta, about: about["scores"].update(oa=12.3), forged=False))
 
 
 @settings(max_examples=60, deadline=None)

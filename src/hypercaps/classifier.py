@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         """Learn from the training pixels of a split (drawn here if none is given) and score its test set."""
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
+        seed, patch = _whole("seed", self.seed, 0), _whole("patch", self.patch, 1)
         labels.check_fits(scene)
+        labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
         legend = labels.legend
         if len(legend) < 2:
@@ -89,19 +92,18 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 f"labels {labels.name!r} hold one class only, {legend.entries[0].name}: two or more are needed"
             )
         n_labelled = int((labels.array > 0).sum())
-        epochs = recipe.epochs if self.epochs is None else self.epochs
-        batch_size = recipe.batch_size(n_labelled) if self.batch_size is None else self.batch_size
-        for name, value in (("epochs", epochs), ("batch_size", batch_size)):
-            if value < 1:
-                raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
-        network = method.network(scene.bands, len(legend), patch=self.patch, seed=self.seed, structure=self.structure)
-        split = self.draw_split(labels) if split is None else split.with_patch(self.patch)
+        epochs = recipe.epochs if self.epochs is None else _whole("epochs", self.epochs, 1)
+        batch_size = (
+            recipe.batch_size(n_labelled) if self.batch_size is None else _whole("batch_size", self.batch_size, 1)
+        )
+        network = method.network(scene.bands, len(legend), patch=patch, seed=seed, structure=self.structure)
+        split = self.draw_split(labels) if split is None else split.with_patch(patch)
         _check_split(split, labels)
 
         whitening = PCAWhitening.fit(scene)
         pixels = np.concatenate([split.train, split.val])
         examples = Examples(
-            store=PatchStore(scene, whitening, pixels, self.patch),
+            store=PatchStore(scene, whitening, pixels, patch),
             targets=torch.from_numpy(np.searchsorted(legend.labels, labels.array.ravel()[pixels])),
             train=torch.arange(split.train.size),
             val=torch.arange(split.train.size, pixels.size),
@@ -113,7 +115,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=recipe.learning_rate,
-            seed=self.seed,
+            seed=seed,
             on_progress=on_progress,
         )
         network.eval()
@@ -121,7 +123,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.split_: Split = split
         self.model_ = TrainedModel(
             method=self.method,
-            patch=self.patch,
+            patch=patch,
             structure=dict(self.structure or {}),
             network=network,
             whitening=whitening,
@@ -132,11 +134,10 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 "epochs": epochs,
                 "batch_size": batch_size,
                 "learning_rate": recipe.learning_rate,
-                "seed": self.seed,
+                "seed": seed,
                 "best_epoch": history.best_epoch,
-                "train_seconds": history.seconds,
             },
-            split=split.describe() | {"labels": labels.digest()},
+            split=split.describe() | {"labels": labels_digest},
             scene=scene.name,
             versions=current_versions(),
         )
@@ -146,9 +147,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
+        seed, patch, val = _whole("seed", self.seed, 0), _whole("patch", self.patch, 1), float(self.val)
         if self.per_class is not None:
-            return splits.split_per_class(labels, self.per_class, self.val, seed=self.seed, patch=self.patch)
-        return splits.split_by_share(labels, self.train, self.val, seed=self.seed, patch=self.patch)
+            n = _whole("per_class", self.per_class, 1)
+            return splits.split_per_class(labels, n, val, seed=seed, patch=patch)
+        return splits.split_by_share(labels, float(self.train), val, seed=seed, patch=patch)
 
     def evaluate(
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
@@ -162,8 +165,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if split is not None:
             if split.test.size == 0:
                 raise SplitError("the split has no test pixel to evaluate on: put some into its test set")
-            wanted = np.zeros(labels.shape, dtype=bool)
-            wanted.ravel()[split.test] = True
+            tested = np.zeros(labels.shape, dtype=bool)
+            tested.ravel()[split.test] = True
+            wanted &= tested  # without those that are invalid in this scene
+            if not wanted.any():
+                raise SplitError(f"no test pixel of the split is labelled and valid in scene {scene.name!r}")
         strange = np.setdiff1d(labels.array[wanted], model.legend.labels)
         if strange.size:
             raise LabelsError(
@@ -210,6 +216,17 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return model
 
 
+def _whole(name: str, value: Any, least: int) -> int:
+    """A parameter as a plain whole number, numpy's included; it may end in a model file."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ModelError(f"{name} is {value!r}: a whole number of {least} or more is expected")
+    return number
+
+
 def load_model(path: str | Path) -> ConvCapsClassifier:
     """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
     model = read_model(Path(path))
@@ -239,7 +256,7 @@ def _check_split(split: Split, labels: Labels) -> None:
         if (flat[indices] == 0).any():
             raise SplitError(
                 f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
-                "other labels"
+                "other labels, or the scene holds NaN, infinity or nodata there"
             )
     if split.test.size == 0:
         raise SplitError("the split has no test pixel: without one nobody can say how good the map is")

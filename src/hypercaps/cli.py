@@ -204,9 +204,9 @@ def map_(
     from hypercaps.run import write_maps
 
     console = _console()
-    check_output(out, {".tif", ".tiff", ".png"}, inputs=(model, Path(scene)))
+    check_output(out, {".tif", ".tiff", ".png"}, inputs=_inputs(model, scene))
     if confidence is not None:
-        check_output(confidence, {".tif", ".tiff"}, inputs=(model, Path(scene), out))
+        check_output(confidence, {".tif", ".tiff"}, inputs=_inputs(model, scene, out))
     classifier = load_model(model)
     cube = open_scene(scene, progress=terminal.download_bar(console))
     _use_threads(threads)
@@ -253,14 +253,13 @@ def evaluate(
     console = _console()
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
-        check_output(json_file, inputs=(model, Path(scene)))
+        check_output(json_file, inputs=_inputs(model, scene, labels, split_file))
     classifier = load_model(model)
     cube, truth = _open(scene, labels)
     _use_threads(threads)
     trained = classifier.model_
-    split = (
-        evaluation_split(trained, truth) if split_file is None else open_split(split_file, truth, patch=trained.patch)
-    )
+    given = open_split(split_file, truth, patch=trained.patch) if split_file else None
+    split = evaluation_split(trained, cube, truth, given)
     with terminal.RunProgress(console) as bars:
         scores = classifier.evaluate(cube, truth, split, bars.mapping)
     metrics = evaluation_metrics(trained, cube, scores, split)
@@ -352,6 +351,12 @@ def _open(scene: str, labels: str | None) -> tuple[Scene, Labels]:
     return cube, truth
 
 
+def _inputs(*given: str | Path | None) -> list[Path]:
+    """The files that are named by arguments, with and without :KEY, to keep results from replacing them."""
+    specs = [str(spec) for spec in given if spec is not None]
+    return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
+
+
 def _use_threads(threads: int | None) -> None:
     if threads is not None:
         from hypercaps.training import use_threads
@@ -393,4 +398,7 @@ def _show_warning(
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command could take care of it
+        raise SystemExit(130) from None

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.io.write import write_bytes
 from hypercaps.models.registry import count_parameters, get_method
-from hypercaps.scene import Legend, LegendEntry, Scene
+from hypercaps.scene import MAX_LABEL, Legend, LegendEntry, Scene
 from hypercaps.whitening import PCAWhitening
 
 FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
@@ -93,7 +93,8 @@ def write_model(path: Path, model: TrainedModel) -> None:
     arrays["whitening.variances"] = torch.from_numpy(model.whitening.variances)
     if model.wavelengths is not None:
         arrays["wavelengths"] = torch.from_numpy(np.asarray(model.wavelengths, dtype=np.float64))
-    header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays), "description": model.describe()}
+    about = model.describe()
+    header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays, about), "description": about}
     metadata = {FORMAT_KEY: json.dumps(header)}
     write_bytes(path, safetensors.torch.save(arrays, metadata=metadata))
 
@@ -122,19 +123,22 @@ def read_model(path: Path) -> TrainedModel:
                 f"{path} has model format {header['format_version']} and this hypercaps reads {FORMAT_VERSION}: use "
                 "the hypercaps that wrote it, or train again"
             )
-        if header["digest"] != _digest(arrays):
-            raise ModelFileError(f"{path} is damaged: its arrays are not those that were written; get it again")
+        if header["digest"] != _digest(arrays, header["description"]):
+            raise ModelFileError(f"{path} is damaged or was altered: it is not as it was written; get it again")
         return _assemble(header["description"], arrays)
     except ModelFileError:
         raise
     except (HypercapsError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(
-            f"{path} does not describe a model that can be built ({error}): it was altered; train again"
+            f"{path} does not describe a model that can be built ({_first_line(error)}): it was altered; train again"
         ) from error
 
 
 def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
-    legend = Legend(tuple(LegendEntry(c["label"], c["name"], tuple(c["color"])) for c in about["classes"]))
+    legend = Legend(tuple(_legend_entry(c) for c in about["classes"]))
+    for part in ("structure", "recipe", "split", "scores", "versions"):
+        if not isinstance(about[part], dict):
+            raise TypeError(f"its {part} is not an object")
     bands, patch = int(about["bands"]), int(about["patch"])
     if arrays["whitening.mean"].shape != (bands,) or arrays["whitening.matrix"].shape != (bands, bands):
         raise ValueError(f"its whitening is not for {bands} bands")
@@ -160,9 +164,22 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
     )
 
 
-def _digest(arrays: dict[str, Tensor]) -> str:
-    """A fingerprint of names, shapes and bytes, so that a flipped bit is noticed."""
-    sha = hashlib.sha256()
+def _legend_entry(entry: dict[str, Any]) -> LegendEntry:
+    label, name, (r, g, b) = entry["label"], entry["name"], entry["color"]
+    if not (isinstance(label, int) and 1 <= label <= MAX_LABEL and isinstance(name, str)):
+        raise ValueError(f"its class {label!r} is not a class")
+    if not all(isinstance(part, int) and 0 <= part <= 255 for part in (r, g, b)):
+        raise ValueError(f"the colour of its class {label} is not a colour")
+    return LegendEntry(label, name, (r, g, b))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _digest(arrays: dict[str, Tensor], about: dict[str, Any]) -> str:
+    """A fingerprint of the description and of the arrays' names, shapes and bytes: a flipped bit is noticed."""
+    sha = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for key in sorted(arrays):
         array = arrays[key].detach().cpu().numpy()
         sha.update(f"{key} {array.dtype} {array.shape}".encode())

@@ -51,8 +51,9 @@ def map_picture(
     if truth is not None:
         panels.insert(0, ("ground truth", truth.array))
     tall = classes.shape[0] / classes.shape[1]
-    width = 5.0 if tall < 1.5 else 3.2
-    figure = Figure(figsize=(width * len(panels), min(max(width * tall, 2.0), 12.0) + 0.4), layout="constrained")
+    width = min(5.0, max(8.0 / tall, 1.2))  # inches of a panel; tall scenes are drawn narrower
+    height = min(max(width * tall, 2.0), 8.0)
+    figure = Figure(figsize=(width * len(panels), height + 0.4), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (name, raster) in zip(axes, panels, strict=True):
         ax.imshow(colored(raster[::step, ::step], legend), interpolation="nearest")
@@ -62,7 +63,7 @@ def map_picture(
     keys = [Patch(color=_unit(entry.color), label=f"{entry.label}  {entry.name}") for entry in legend]
     if truth is not None or (classes == 0).any():
         keys.append(Patch(facecolor=_unit(_BACKGROUND), edgecolor="0.7", label="no class"))
-    figure.legend(
+    legend_box = figure.legend(
         handles=keys,
         loc="outside right center",
         fontsize=8,
@@ -70,6 +71,8 @@ def map_picture(
         ncols=-(-len(keys) // 24),
         borderaxespad=0.4,
     )
+    for text in legend_box.get_texts():
+        text.set_parse_math(False)  # a class name is a name, whatever signs are in it
     return _png(figure)
 
 

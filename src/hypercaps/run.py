@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hypercaps import splits
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.errors import SplitError
+from hypercaps.errors import DataWarning, SplitError
 from hypercaps.io.runfolder import RunFolder
 from hypercaps.io.write import (
+    class_map_tiff,
+    confidence_tiff,
     write_bytes,
-    write_class_map,
-    write_confidence,
     write_csv,
+    write_files,
     write_json,
     write_npz,
 )
@@ -93,14 +97,15 @@ def write_maps(
     picture_to: Path | None = None,
     truth: Labels | None = None,
 ) -> None:
-    """The rasters and the picture of a map, those that are asked for."""
+    """The rasters and the picture of a map, those that are asked for; all of them or none."""
+    files: dict[Path, bytes] = {}
     if classes_to is not None:
-        write_class_map(classes_to, found.classes, model.legend, scene)
+        files[classes_to] = class_map_tiff(found.classes, model.legend, scene)
     if confidence_to is not None:
-        write_confidence(confidence_to, found.confidence, scene)
+        files[confidence_to] = confidence_tiff(found.confidence, scene)
     if picture_to is not None:
-        picture = map_picture(found.classes, model.legend, truth=truth, title=get_method(model.method).title)
-        write_bytes(picture_to, picture)
+        files[picture_to] = map_picture(found.classes, model.legend, truth=truth, title=get_method(model.method).title)
+    write_files(files)
 
 
 def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
@@ -124,31 +129,40 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
     }
 
 
-def evaluation_split(model: TrainedModel, labels: Labels) -> Split | None:
-    """The split a model was trained by, if these are the labels it was trained on; None for other labels.
+def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: Split | None = None) -> Split | None:
+    """The split to evaluate by: ``given``, or the model's own if these are the labels it was trained on, or None.
 
-    Pixels that the model has learned from must never be in its test set, so a split that can't be drawn
-    again is asked for.
+    On those labels, pixels that the model has learned from must not be in the test set: its split is drawn again
+    to make sure, and where that is not possible the very split it was trained by is asked for.
     """
     if model.split.get("labels") != labels.digest():
-        return None
-    split = splits.draw(labels, model.split, patch=model.patch)
-    if split is None or split.digest() != model.split.get("digest"):
+        return given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the evaluation itself will say it
+        own = splits.draw(labels.where_valid(scene), model.split, patch=model.patch)
+    if own is None or own.digest() != model.split.get("digest"):
+        if given is None or given.digest() != model.split.get("digest"):
+            raise SplitError(
+                "the model was trained on pixels of these labels and its split can't be drawn again: name the "
+                "split.npz of its run with --split-file"
+            )
+        return given
+    if given is not None and np.isin(given.test, np.concatenate([own.train, own.val])).any():
         raise SplitError(
-            "the model was trained on pixels of these labels and its split can't be drawn again: name the run's "
-            "split.npz with --split-file"
+            "the test set of this split holds pixels that the model was trained or validated on: name the split.npz of "
+            "its own run, or leave --split-file out"
         )
-    return split
+    return given or own
 
 
 def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split: Split | None) -> dict[str, Any]:
     """What ``hypercaps evaluate`` says, with the keys of metrics.json."""
     return {
         **scores.to_json(),
-        "n_train": int(split.train.size) if split else 0,
-        "n_val": int(split.val.size) if split else 0,
+        "n_train": int(split.train.size) if split else None,  # None: not known for other labels
+        "n_val": int(split.val.size) if split else None,
         "n_test": scores.n_test,
-        "leakage": split.leakage if split else 0.0,
+        "leakage": split.leakage if split else None,
         "parameters": model.parameters,
         "method": model.method,
         "recipe": model.recipe.get("name"),

@@ -132,11 +132,16 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
     console.print()
     console.print(table)
     console.print()
+    known = metrics["n_train"] is not None
+    origin = f" ({metrics['n_train']:,} trained, {metrics['n_val']:,} validated)" if known else ""
     console.print(
         f"[bold]OA {metrics['oa']:.2f} %   AA {metrics['aa']:.2f} %   kappa {metrics['kappa']:.2f} %[/]   "
-        f"on {metrics['n_test']:,} test pixels ({metrics['n_train']:,} trained, {metrics['n_val']:,} validated)"
+        f"on {metrics['n_test']:,} test pixels{origin}",
+        soft_wrap=True,
     )
-    if metrics["leakage"] > 0:
+    if metrics["leakage"] is None:
+        console.print("All labelled pixels; whether the model has seen ground near them is not known.")
+    elif metrics["leakage"] > 0:
         console.print(
             f"{100 * metrics['leakage']:.1f} % of the test pixels have a training pixel inside their patch: on ground "
             "away from the labels, expect less.",
@@ -171,15 +176,15 @@ def print_files(console: Console, out: Path) -> None:
 def print_scenes(console: Console, scenes: list[dict[str, Any]]) -> None:
     """The catalogue as a table."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "sensor", "at hand"):
+    for heading in ("name", "sensor", "here"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("rows x cols x bands", "classes", "pixels"):
+    for heading in ("rows x cols x bands", "classes", "labels"):
         table.add_column(heading, justify="right", no_wrap=True)
     for scene in scenes:
         table.add_row(
             f"[bold]{scene['name']}[/]",
             scene["sensor"],
-            "yes" if scene["at_hand"] else "download",
+            "yes" if scene["at_hand"] else "fetch",
             f"{scene['rows']} x {scene['cols']} x {scene['bands']}",
             str(len(scene["classes"])),
             f"{scene['labelled']:,}",

@@ -108,13 +108,14 @@ def train(
             right = _count_right(network, examples)
             n_val = len(examples.val)
             val_oa = 100.0 * right / n_val if n_val else None
-            if right > best_right or n_val == 0:
-                best_epoch, best_right = epoch, right
-                best_weights = {key: value.clone() for key, value in network.state_dict().items()}
+            better = right > best_right or n_val == 0
+            weights = {key: value.clone() for key, value in network.state_dict().items()} if better else {}
             records.append(EpochRecord(epoch, loss, val_oa, time.perf_counter() - epoch_started))
+            if better:  # at once, so that an interrupt finds the three together
+                best_epoch, best_right, best_weights = epoch, right, weights
             report(1.0, loss)
     except KeyboardInterrupt:
-        if not records:
+        if not best_epoch:
             raise Interrupted("stopped before the first epoch ended: there is no model to keep") from None
         interrupted = True
     network.load_state_dict(best_weights)
@@ -149,6 +150,8 @@ def _count_right(network: nn.Module, examples: Examples) -> int:
     """Validation patches that the network classifies correctly."""
     network.eval()
     right = 0
+    if len(examples.val) == 0:  # split would give one empty batch, not none
+        return right
     with torch.inference_mode():
         for which in torch.split(examples.val, INFERENCE_BATCH):
             predicted = network(examples.store.gather(which)).argmax(dim=1)

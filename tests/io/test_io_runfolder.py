@@ -257,3 +257,17 @@ def test_a_place_that_may_not_be_entered() -> None:
             RunFolder(folder / "locked" / "run").check()
         with pytest.raises(OutputError, match="locked"), RunFolder(folder / "locked" / "run"):
             pytest.fail("the work began")
+
+
+def test_a_run_that_ended_there_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, second = RunFolder(out), RunFolder(out)
+    with second as later:
+        (later / "metrics.json").write_text("second")
+        with first as earlier:
+            (earlier / "metrics.json").write_text("first")
+        with pytest.raises(OutputError, match="already holds a run"):
+            second._show(later)
+        (out / "metrics.json").rename(tmp_path / "kept")  # so that the second can end
+    assert (tmp_path / "kept").read_text() == "first"
+    assert contents(out) == {"metrics.json": "second"}

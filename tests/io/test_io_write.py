@@ -21,9 +21,9 @@ from rasterio.errors import NotGeoreferencedWarning
 from hypercaps.errors import OutputError
 from hypercaps.io.write import (
     check_output,
+    class_map_tiff,
+    confidence_tiff,
     write_bytes,
-    write_class_map,
-    write_confidence,
     write_csv,
     write_json,
     write_npz,
@@ -168,7 +168,7 @@ def reading(path: Path) -> Iterator[Any]:
 
 
 def test_a_class_map_is_read_back(tmp_path: Path) -> None:
-    write_class_map(tmp_path / "map.tif", CLASSES, LEGEND, scene_like(CLASSES))
+    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
     with reading(tmp_path / "map.tif") as raster:
         assert (raster.count, raster.dtypes, raster.nodata) == (1, ("uint8",), 0)
         np.testing.assert_array_equal(raster.read(1), CLASSES)
@@ -176,7 +176,7 @@ def test_a_class_map_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_colour_table_is_the_legend(tmp_path: Path) -> None:
-    write_class_map(tmp_path / "map.tif", CLASSES, LEGEND, scene_like(CLASSES))
+    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
     with reading(tmp_path / "map.tif") as raster:
         table = raster.colormap(1)
         assert raster.colorinterp[0].name == "palette"
@@ -190,7 +190,7 @@ def test_the_colour_table_is_the_legend(tmp_path: Path) -> None:
 def test_large_labels(largest: int, dtype: str, tmp_path: Path) -> None:
     legend = Legend.of([1, largest])
     classes = np.where(CLASSES == 7, largest, CLASSES).astype(np.int16)
-    write_class_map(tmp_path / "map.tif", classes, legend, scene_like(classes))
+    write_bytes(tmp_path / "map.tif", class_map_tiff(classes, legend, scene_like(classes)))
     with reading(tmp_path / "map.tif") as raster:
         assert raster.dtypes == (dtype,)
         np.testing.assert_array_equal(raster.read(1), classes)
@@ -199,7 +199,7 @@ def test_large_labels(largest: int, dtype: str, tmp_path: Path) -> None:
 
 
 def test_confidence_is_read_back(tmp_path: Path) -> None:
-    write_confidence(tmp_path / "c.tif", CONFIDENCE, scene_like(CONFIDENCE))
+    write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE, scene_like(CONFIDENCE)))
     with reading(tmp_path / "c.tif") as raster:
         assert (raster.count, raster.dtypes) == (1, ("float32",))
         assert np.isnan(raster.nodata)
@@ -208,7 +208,7 @@ def test_confidence_is_read_back(tmp_path: Path) -> None:
 
 
 def test_confidence_in_double_precision_is_kept_as_float32(tmp_path: Path) -> None:
-    write_confidence(tmp_path / "c.tif", CONFIDENCE.astype(np.float64), scene_like(CONFIDENCE))  # type: ignore[arg-type]
+    write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE.astype(np.float64), scene_like(CONFIDENCE)))  # type: ignore[arg-type]
     with reading(tmp_path / "c.tif") as raster:
         assert raster.dtypes == ("float32",)
 
@@ -218,8 +218,8 @@ def test_confidence_in_double_precision_is_kept_as_float32(tmp_path: Path) -> No
 def test_the_place_on_earth_is_kept(transform: Affine, as_wkt: bool, tmp_path: Path) -> None:
     expected = rasterio.CRS.from_epsg(32633)
     scene = scene_like(CLASSES, expected.to_wkt() if as_wkt else "EPSG:32633", transform)
-    write_class_map(tmp_path / "map.tif", CLASSES, LEGEND, scene)
-    write_confidence(tmp_path / "c.tif", CONFIDENCE, scene)
+    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene))
+    write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE, scene))
     for name in ("map.tif", "c.tif"):
         with rasterio.open(tmp_path / name) as raster:
             assert raster.crs == expected
@@ -227,7 +227,7 @@ def test_the_place_on_earth_is_kept(transform: Affine, as_wkt: bool, tmp_path: P
 
 
 def test_a_place_without_a_reference_system(tmp_path: Path) -> None:
-    write_class_map(tmp_path / "map.tif", CLASSES, LEGEND, scene_like(CLASSES, None, UTM))
+    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES, None, UTM)))
     with rasterio.open(tmp_path / "map.tif") as raster:
         assert raster.crs is None
         assert tuple(raster.transform)[:6] == UTM
@@ -236,8 +236,8 @@ def test_a_place_without_a_reference_system(tmp_path: Path) -> None:
 def test_no_place_and_no_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        write_class_map(tmp_path / "map.tif", CLASSES, LEGEND, scene_like(CLASSES))
-        write_confidence(tmp_path / "c.tif", CONFIDENCE, scene_like(CONFIDENCE))
+        write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
+        write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE, scene_like(CONFIDENCE)))
     assert [str(warning.message) for warning in heard] == []
     with reading(tmp_path / "map.tif") as raster:
         assert raster.crs is None
@@ -250,7 +250,7 @@ def test_a_full_disk_leaves_no_raster(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match="disk is full"):
-        write_class_map(tmp_path / "map.tif", CLASSES, LEGEND, scene_like(CLASSES))
+        write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
     assert names(tmp_path) == []
 
 

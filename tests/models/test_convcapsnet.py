@@ -89,14 +89,13 @@ def test_the_papers_recipe() -> None:
 class TestEveryMethod:
     """What any method has to keep to, whatever it is."""
 
-    BANDS, CLASSES = 60, 5
+    BANDS, CLASSES, PATCH = 60, 5, 7
 
     def patches(self, name: str, n: int = 12) -> torch.Tensor:
-        side = METHODS[name].patch
-        return torch.randn(n, side, side, self.BANDS, generator=torch.Generator().manual_seed(3))
+        return torch.randn(n, self.PATCH, self.PATCH, self.BANDS, generator=torch.Generator().manual_seed(3))
 
     def network(self, name: str) -> torch.nn.Module:
-        return METHODS[name].network(self.BANDS, self.CLASSES, patch=METHODS[name].patch, seed=1).eval()
+        return METHODS[name].network(self.BANDS, self.CLASSES, patch=self.PATCH, seed=1).eval()
 
     def test_order_and_company_in_a_batch_change_nothing(self, name: str) -> None:
         network, patches = self.network(name), self.patches(name)

@@ -56,8 +56,9 @@ def open_labels(name_or_path: str | Path, *, progress: catalog.ProgressMaker | N
     return _labels_from(path, key, name=path.stem, legend=None)
 
 
-def open_split(path: Path, labels: Labels, *, patch: int = 7) -> Split:
+def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
     """A split.npz: flat pixel indices ``train``, ``val`` and ``test``, checked against the labels."""
+    path = Path(path).expanduser()
     arrays = {array.key: array for array in _stored(path, SplitError)}
     missing = [key for key in ("train", "val", "test") if key not in arrays]
     if missing:

@@ -42,11 +42,7 @@ class RunFolder:
     def _check(self) -> None:
         if self.out.exists() and not self.out.is_dir():
             raise OutputError(f"{self.out} is a file: give a folder that is new or empty")
-        held = self._held()
-        if held and not self.force:
-            raise OutputError(
-                f"{self.out} already holds a run ({held[0].name}): choose another folder, or replace it with --force"
-            )
+        self._refuse_to_replace()
         at = next(place for place in (self.out, *self.out.absolute().parents) if place.exists())
         free = shutil.disk_usage(at).free
         if free < self.needs_bytes:
@@ -82,20 +78,28 @@ class RunFolder:
         """Move an older run away and the files to their final names, or put everything back."""
         files = sorted(staging.iterdir(), key=_metrics_last)
         with explained(self.out):
+            self._refuse_to_replace()  # another run may have ended there meanwhile
             older = Path(tempfile.mkdtemp(prefix=".older-", dir=staging))  # goes with the staging folder
             shown: list[Path] = []
             try:
                 for path in self._held():
                     path.replace(older / path.name)
                 for path in files:
-                    path.replace(self.out / path.name)
                     shown.append(self.out / path.name)
+                    path.replace(self.out / path.name)
             except BaseException:
                 for path in shown:
-                    path.unlink()
+                    path.unlink(missing_ok=True)
                 for path in older.iterdir():
                     path.replace(self.out / path.name)
                 raise
+
+    def _refuse_to_replace(self) -> None:
+        held = self._held()
+        if held and not self.force:
+            raise OutputError(
+                f"{self.out} already holds a run ({held[0].name}): choose another folder, or replace it with --force"
+            )
 
     def _held(self) -> list[Path]:
         return [self.out / name for name in RUN_FILES if (self.out / name).exists()]

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,17 +64,27 @@ def _check_place(path: Path, inputs: Iterable[Path]) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Put ``content`` at ``path`` all at once, replacing what is there, or leave everything as it was."""
-    with explained(path):
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
+    write_files({path: content})
+
+
+def write_files(contents: Mapping[Path, bytes]) -> None:
+    """Put several files in place, replacing what is there, only when all of them are safely on the disk."""
+    written: dict[Path, Path] = {}  # temporary name: final name
+    try:
+        for path, content in contents.items():
+            with explained(path):
+                temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+                written[temporary] = path
+                with temporary.open("xb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+        for temporary, path in written.items():
+            with explained(path):
+                temporary.replace(path)
+    finally:
+        for temporary in written:
             temporary.unlink(missing_ok=True)
-            raise
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -95,16 +105,16 @@ def write_npz(path: Path, **arrays: npt.NDArray[Any]) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def write_class_map(path: Path, classes: npt.NDArray[np.integer[Any]], legend: Legend, scene: Scene) -> None:
+def class_map_tiff(classes: npt.NDArray[np.integer[Any]], legend: Legend, scene: Scene) -> bytes:
     """Class numbers (rows, columns) as a GeoTIFF with the legend's colour table; 0 is nodata."""
     dtype = np.uint8 if int(legend.labels.max()) <= np.iinfo(np.uint8).max else np.uint16
     colors = {0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in legend}
-    write_bytes(path, _geotiff(classes.astype(dtype), scene, nodata=0, colors=colors))
+    return _geotiff(classes.astype(dtype), scene, nodata=0, colors=colors)
 
 
-def write_confidence(path: Path, confidence: npt.NDArray[np.float32], scene: Scene) -> None:
+def confidence_tiff(confidence: npt.NDArray[np.float32], scene: Scene) -> bytes:
     """Confidence (rows, columns) as a float32 GeoTIFF; NaN is nodata."""
-    write_bytes(path, _geotiff(confidence.astype(np.float32), scene, nodata=float("nan")))
+    return _geotiff(confidence.astype(np.float32), scene, nodata=float("nan"))
 
 
 def _geotiff(

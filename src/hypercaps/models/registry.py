@@ -37,10 +37,8 @@ class Method:
 
     name: str
     title: str
-    looks_at: str
     build: Callable[..., nn.Module]  # (bands, classes, *, patch, generator, **structure)
     loss: Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class positions (B,) -> scalar
-    patch: int
     recipes: Mapping[str, Recipe]
 
     def recipe(self, name: str) -> Recipe:
@@ -88,10 +86,8 @@ METHODS: dict[str, Method] = {
         Method(
             name="convcapsnet",
             title="1D-ConvCapsNet",
-            looks_at="7x7 patch, all bands",
             build=ConvCapsNet,
             loss=margin_loss,
-            patch=7,
             recipes={"paper": Recipe("paper", 50, 0.01, batch_small=64, batch_large=256)},
         ),
     )
