@@ -184,6 +184,10 @@ def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene
 
 def test_what_fit_refuses(made: tuple[Scene, Labels]) -> None:
     scene, labels = made
+    with pytest.raises(SceneError, match=r"ndarray came: use Scene\.from_array"):
+        ConvCapsClassifier().fit(np.zeros((3, 3, 3)), labels)
+    with pytest.raises(LabelsError, match=r"ndarray came: use Labels\.from_array"):
+        ConvCapsClassifier().fit(scene, labels.array)
     with pytest.raises(LabelsError, match="one class only"):
         ConvCapsClassifier().fit(scene, Labels.from_array((labels.array > 0).astype(int)))
     with pytest.raises(LabelsError, match="scene's grid"):

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from hypercaps import splits
-from hypercaps.errors import LabelsError, ModelError, SplitError
+from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError
 from hypercaps.mapping import ClassMap, Mask, OnProgress, map_scene, map_scores
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
@@ -80,6 +80,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         on_progress: Callable[[Progress], None] | None = None,
     ) -> ConvCapsClassifier:
         """Learn from the training pixels of a split (drawn here if none is given) and score its test set."""
+        _check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
         seed, patch = _whole("seed", self.seed, 0), _whole("patch", self.patch, 1)
@@ -157,6 +158,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
     ) -> Scores:
         """Scores on a split's test set, or on all labelled pixels where no split is given."""
+        _check_kinds(scene, labels)
         model = self._fitted()
         model.check_fits(scene)
         labels.check_fits(scene)
@@ -185,10 +187,12 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
         """(rows, columns, n) lengths of the class capsules, in [0, 1) but not summing to 1; NaN if invalid."""
+        _check_kinds(scene)
         return map_scores(self._fitted(), scene)
 
     def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
         """Classes and confidence of every pixel, or of those marked in ``only``, e.g. ``labels.array > 0``."""
+        _check_kinds(scene)
         return map_scene(self._fitted(), scene, only=only, on_progress=on_progress)
 
     def save(self, path: str | Path) -> None:
@@ -214,6 +218,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         except AttributeError:
             raise NotFittedError("this ConvCapsClassifier is not trained yet: call fit first") from None
         return model
+
+
+def _check_kinds(scene: object, labels: object = None) -> None:
+    """Bare arrays say nothing of nodata, wavelengths or names: they are asked to be wrapped."""
+    if not isinstance(scene, Scene):
+        raise SceneError(f"a Scene is expected and {type(scene).__name__} came: use Scene.from_array or open_scene")
+    if labels is not None and not isinstance(labels, Labels):
+        raise LabelsError(f"Labels are expected and {type(labels).__name__} came: use Labels.from_array or open_labels")
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -15,6 +15,7 @@ from hypercaps.scene import Labels, Legend, Rgb
 from hypercaps.training import EpochRecord
 
 _LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
+_LONGEST_NAME = 48  # letters of a class name in a legend
 _BACKGROUND = (245, 245, 245)
 
 
@@ -27,6 +28,10 @@ def _png(figure: Figure, dpi: int = 130) -> bytes:
 def _unit(color: Rgb) -> tuple[float, float, float]:
     r, g, b = color
     return r / 255, g / 255, b / 255
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def colored(classes: npt.NDArray[np.integer[Any]], legend: Legend) -> npt.NDArray[np.uint8]:
@@ -51,7 +56,7 @@ def map_picture(
     if truth is not None:
         panels.insert(0, ("ground truth", truth.array))
     tall = classes.shape[0] / classes.shape[1]
-    width = min(5.0, max(8.0 / tall, 1.2))  # inches of a panel; tall scenes are drawn narrower
+    width = min(5.0, max(8.0 / tall, 1.8))  # inches of a panel; tall scenes are drawn narrower
     height = min(max(width * tall, 2.0), 8.0)
     figure = Figure(figsize=(width * len(panels), height + 0.4), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -60,12 +65,13 @@ def map_picture(
         ax.set_title(name, fontsize=11)
         ax.set_xticks([])
         ax.set_yticks([])
-    keys = [Patch(color=_unit(entry.color), label=f"{entry.label}  {entry.name}") for entry in legend]
+    keys = [Patch(color=_unit(entry.color), label=f"{entry.label}  {_short(entry.name)}") for entry in legend]
     if truth is not None or (classes == 0).any():
         keys.append(Patch(facecolor=_unit(_BACKGROUND), edgecolor="0.7", label="no class"))
     legend_box = figure.legend(
         handles=keys,
-        loc="outside right center",
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),  # beside the panels: saving makes room for it
         fontsize=8,
         frameon=False,
         ncols=-(-len(keys) // 24),

@@ -53,6 +53,25 @@ def choose(
     raise error(f"{path} holds no {shape} to be the {what}: it holds {listing}")
 
 
+class _OnDisk:
+    """A .npy file, mapped anew for every slice: what a map that stays open has touched stays in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        mapped = self._map()
+        self.shape, self.dtype, self.ndim = mapped.shape, mapped.dtype, mapped.ndim
+
+    def _map(self) -> npt.NDArray[Any]:
+        mapped: npt.NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        return np.array(self._map()[key])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(self[...], dtype=dtype)
+
+
 def numpy_arrays(path: Path) -> list[StoredArray]:
     """The arrays of a .npy or .npz file; .npy stays on disk. Nothing pickled is ever loaded."""
 
@@ -67,5 +86,5 @@ def numpy_arrays(path: Path) -> list[StoredArray]:
             with np.load(file, allow_pickle=False) as archive:
                 shapes = {key: archive[key].shape for key in archive.files}
             return [StoredArray(key, shapes[key], lambda key=key: load(key)) for key in shapes]  # type: ignore[misc]
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    array = _OnDisk(path)
     return [StoredArray("", array.shape, lambda: array)]

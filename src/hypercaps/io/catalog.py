@@ -193,9 +193,10 @@ def _in_data_folder(wanted: PublicFile) -> Iterator[Path]:
     folder = os.environ.get(DATA_VARIABLE)
     if not folder:
         return
-    if not Path(folder).is_dir():
+    place = Path(folder).expanduser()
+    if not place.is_dir():
         raise CatalogError(f"{DATA_VARIABLE} names {folder}, which is not a folder: mend it or unset it")
-    yield from sorted(path for path in Path(folder).rglob(wanted.name) if path.is_file())
+    yield from sorted(path for path in place.rglob(wanted.name) if path.is_file())
 
 
 def _in_cache(wanted: PublicFile) -> Path | None:
