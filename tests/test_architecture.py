@@ -16,7 +16,7 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "scene", "splits", "metrics", "io", "whitening", "capsules", "models", "patches", "training",
-    "modelfile", "mapping", "classifier", "describe", "plots", "run", "terminal", "cli",
+    "modelfile", "mapping", "classifier", "describe", "plots", "run", "terminal", "messages", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {"whitening", "capsules", "models", "patches", "training", "modelfile", "mapping", "classifier"},
@@ -26,8 +26,8 @@ HOMES = {
     "pooch": {"io"},
     "matplotlib": {"plots"},
     "sklearn": {"classifier"},
-    "typer": {"cli"},
-    "rich": {"terminal", "cli"},
+    "typer": {"messages", "cli"},
+    "rich": {"terminal", "messages"},
 }
 
 

@@ -7,41 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from hypercaps import __version__
-from hypercaps.errors import DataWarning, HypercapsError, Interrupted, LabelsError, SplitError
+from hypercaps.errors import LabelsError, SplitError
+from hypercaps.messages import SentenceGroup, console_out, plain, remember_debug, show_warning
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hypercaps.scene import Labels, Scene
 
 
-class _Group(TyperGroup):
-    """Turns what the user can mend into one sentence and exit code 2; --debug shows the traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except HypercapsError as error:
-            if ctx.find_root().obj == "debug":
-                raise
-            _say(f"[bold red]Error:[/] {_plain(error)}")
-            raise typer.Exit(130 if isinstance(error, Interrupted) else 2) from None
-        except KeyboardInterrupt:
-            _say("[bold red]Stopped.[/] Nothing was written.")
-            raise typer.Exit(130) from None
-
-
 app = typer.Typer(
-    cls=_Group,
+    cls=SentenceGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -50,18 +31,12 @@ app = typer.Typer(
     epilog="Try it on the real scene that comes along:  hypercaps train indian-pines --out runs/first",
 )
 scenes_app = typer.Typer(
-    cls=_Group,
+    cls=SentenceGroup,
     invoke_without_command=True,
     rich_markup_mode="rich",
     epilog="Example:  hypercaps scenes download pavia-university",
 )
 app.add_typer(scenes_app, name="scenes")
-
-
-def _remember_debug(ctx: typer.Context, value: bool) -> bool:
-    if value:
-        ctx.find_root().obj = "debug"
-    return value
 
 
 SceneArg = Annotated[
@@ -80,7 +55,7 @@ Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Debug = Annotated[
     bool,
-    typer.Option("--debug", help="Show the traceback of an error.", callback=_remember_debug, is_eager=True),
+    typer.Option("--debug", help="Show the traceback of an error.", callback=remember_debug, is_eager=True),
 ]
 
 
@@ -97,7 +72,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    warnings.showwarning = _show_warning
+    warnings.showwarning = show_warning
     # Read when torch is loaded: threads that wait for each other give the core free after a moment. On a machine
     # that does other things too they would otherwise hold each other up, several times over.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
@@ -142,7 +117,7 @@ def train(
     from hypercaps.io.runfolder import RunFolder
     from hypercaps.run import train_run
 
-    console = _console()
+    console = console_out()
     _refuse_together(ctx, "split_file", ("train", "val", "per_class"))
     _refuse_together(ctx, "per_class", ("train",))
     RunFolder(out, force=force).check()
@@ -203,7 +178,7 @@ def map_(
     from hypercaps.io.write import check_output
     from hypercaps.run import write_maps
 
-    console = _console()
+    console = console_out()
     check_output(out, {".tif", ".tiff", ".png"}, inputs=_inputs(model, scene))
     if confidence is not None:
         check_output(confidence, {".tif", ".tiff"}, inputs=_inputs(model, scene, out))
@@ -222,7 +197,7 @@ def map_(
         picture_to=out if picture else None,
     )
     for path in filter(None, (out, confidence)):
-        console.print(f"wrote {_plain(path)}")
+        console.print(f"wrote {plain(path)}")
 
 
 @app.command(epilog="Example:  hypercaps evaluate runs/first/model.safetensors indian-pines")
@@ -250,7 +225,7 @@ def evaluate(
     from hypercaps.io.write import check_output, write_json
     from hypercaps.run import evaluation_metrics, evaluation_split
 
-    console = _console()
+    console = console_out()
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=_inputs(model, scene, labels, split_file))
@@ -269,7 +244,7 @@ def evaluate(
     terminal.print_scores(console, metrics)
     if json_file is not None:
         write_json(json_file, metrics)
-        console.print(f"wrote {_plain(json_file)}")
+        console.print(f"wrote {plain(json_file)}")
 
 
 @scenes_app.callback(epilog="Example:  hypercaps scenes download pavia-university")
@@ -284,7 +259,7 @@ def scenes(ctx: typer.Context, as_json: Json = False, debug: Debug = False) -> N
     if as_json:
         typer.echo(json.dumps(listed, indent=2))
     else:
-        terminal.print_scenes(_console(), listed)
+        terminal.print_scenes(console_out(), listed)
 
 
 @scenes_app.command("download", epilog="Example:  hypercaps scenes download pavia-university")
@@ -296,11 +271,11 @@ def download(
     from hypercaps import terminal
     from hypercaps.io import catalog
 
-    console = _console()
+    console = console_out()
     entry = catalog.get_scene(name)
     for part in ("cube", "labels"):
         path, _ = entry.get(part, terminal.download_bar(console))
-        console.print(f"{part}: {_plain(path)}", soft_wrap=True)
+        console.print(f"{part}: {plain(path)}", soft_wrap=True)
 
 
 @app.command(epilog="Example:  hypercaps info runs/first/model.safetensors")
@@ -317,7 +292,7 @@ def info(
     if as_json:
         typer.echo(json.dumps(about, indent=2))
     else:
-        terminal.print_facts(_console(), about)
+        terminal.print_facts(console_out(), about)
 
 
 def _refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
@@ -339,7 +314,7 @@ def _open(scene: str, labels: str | None) -> tuple[Scene, Labels]:
     from hypercaps.io import catalog
     from hypercaps.io.open import open_labels, open_scene
 
-    progress = terminal.download_bar(_console())
+    progress = terminal.download_bar(console_out())
     cube = open_scene(scene, progress=progress)
     if labels is None and scene not in catalog.names():
         raise LabelsError(
@@ -362,39 +337,6 @@ def _use_threads(threads: int | None) -> None:
         from hypercaps.training import use_threads
 
         use_threads(threads)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=False, highlight=False)
-
-
-def _say(text: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(text, soft_wrap=True)
-
-
-def _plain(value: object) -> str:
-    from rich.markup import escape
-
-    return escape(str(value))
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: Any = None,
-    line: Any = None,
-) -> None:
-    """Warnings about the user's data are for the user; the rest is for developers, as Python shows it."""
-    if issubclass(category, DataWarning):
-        _say(f"[bold yellow]Warning:[/] {_plain(message)}")
-    else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def main() -> None:

@@ -1,0 +1,73 @@
+"""How errors and warnings reach a person: one sentence each; --debug shows the traceback.
+
+rich is imported when there is something to say, so that ``hypercaps --help`` does not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hypercaps.errors import DataWarning, HypercapsError, Interrupted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class SentenceGroup(TyperGroup):
+    """Turns what the user can mend into one sentence and exit code 2; --debug shows the traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HypercapsError as error:
+            if ctx.find_root().obj == "debug":
+                raise
+            say(f"[bold red]Error:[/] {plain(error)}")
+            raise typer.Exit(130 if isinstance(error, Interrupted) else 2) from None
+        except KeyboardInterrupt:
+            say("[bold red]Stopped.[/] Nothing was written.")
+            raise typer.Exit(130) from None
+
+
+def remember_debug(ctx: typer.Context, value: bool) -> bool:
+    if value:
+        ctx.find_root().obj = "debug"
+    return value
+
+
+def console_out() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=False, highlight=False)
+
+
+def say(text: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(text, soft_wrap=True)
+
+
+def plain(value: object) -> str:
+    from rich.markup import escape
+
+    return escape(str(value))
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: Any = None,
+) -> None:
+    """Warnings about the user's data are for the user; the rest is for developers, as Python shows it."""
+    if issubclass(category, DataWarning):
+        say(f"[bold yellow]Warning:[/] {plain(message)}")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
