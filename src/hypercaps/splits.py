@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ from hypercaps.errors import DataWarning, SplitError
 from hypercaps.scene import Labels, LegendEntry
 
 Indices = npt.NDArray[np.int64]
+Sizes = Callable[[LegendEntry, int], tuple[int, int]]  # a class and its pixels -> how many train and validate
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +197,7 @@ def draw(labels: Labels, how: Mapping[str, Any], *, patch: int = 7) -> Split | N
     return None
 
 
-def _draw_each_class(labels: Labels, sizes: Any, how: Mapping[str, Any], seed: int, patch: int) -> Split:
+def _draw_each_class(labels: Labels, sizes: Sizes, how: Mapping[str, Any], seed: int, patch: int) -> Split:
     rng = np.random.default_rng(seed)
     flat = labels.array.ravel()
     sets: tuple[list[Indices], list[Indices], list[Indices]] = ([], [], [])

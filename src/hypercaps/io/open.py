@@ -25,9 +25,9 @@ from hypercaps.splits import Split
 Kind = Literal["matlab", "hdf5", "numpy", "safetensors", "unknown"]
 
 _READABLE = ".mat (any version), .npy and .npz files are read"
-# What the readers raise on damaged files, besides their own classes.
+# What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
 _DAMAGE = (
-    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, NotImplementedError,
+    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError,
     AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
     zipfile.BadZipFile, tokenize.TokenError, MatReadError,
 )  # fmt: skip
