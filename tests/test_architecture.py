@@ -16,16 +16,18 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "scene", "splits", "metrics", "io", "whitening", "capsules", "models", "patches", "training",
-    "modelfile", "mapping", "classifier", "describe", "plots", "run", "terminal", "messages", "cli",
+    "modelfile", "mapping", "classifier", "describe", "plots", "run", "study", "terminal", "messages", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {"whitening", "capsules", "models", "patches", "training", "modelfile", "mapping", "classifier"},
     "rasterio": {"io"},
     "h5py": {"io"},
-    "scipy": {"io"},
+    "scipy": {"io", "study"},
     "pooch": {"io"},
     "matplotlib": {"plots"},
-    "sklearn": {"classifier"},
+    "sklearn": {"models", "classifier"},
+    "psutil": {"training"},
+    "jinja2": {"study"},
     "typer": {"messages", "cli"},
     "rich": {"terminal", "messages"},
 }
@@ -78,7 +80,8 @@ def test_help_answers_without_torch() -> None:
 import sys
 from typer.testing import CliRunner
 from hypercaps.cli import app
-for command in ([], ["train"], ["map"], ["evaluate"], ["scenes"], ["scenes", "download"], ["info"]):
+for command in ([], ["train"], ["map"], ["evaluate"], ["scenes"], ["scenes", "download"], ["info"],
+                ["methods"], ["study"]):
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0, result.output
     assert "xample" in result.output or not command, command

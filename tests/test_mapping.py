@@ -22,7 +22,7 @@ def untrained(scene: Scene, patch: int = 7) -> TrainedModel:
         patch=patch,
         structure={},
         network=network,
-        whitening=PCAWhitening.fit(scene),
+        preprocessing=PCAWhitening.fit(scene),
         legend=Legend.of([2, 5, 7]),
     )
 
@@ -44,7 +44,7 @@ def test_maps_are_the_same_to_the_bit_whatever_the_window(scene: Scene) -> None:
 @pytest.mark.parametrize("patch", [1, 5, 7])
 def test_a_map_is_what_the_network_says_of_each_patch(scene: Scene, patch: int) -> None:
     model = untrained(scene, patch)
-    store = PatchStore(scene, model.whitening, np.arange(45 * 39), patch)
+    store = PatchStore(scene, model.preprocessing, np.arange(45 * 39), patch)
     with torch.inference_mode():
         expected = torch.cat([model.network(store.gather(torch.arange(i, i + 39))) for i in range(0, 45 * 39, 39)])
     scores = map_scores(model, scene)

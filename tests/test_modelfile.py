@@ -28,7 +28,7 @@ def test_everything_comes_back_to_the_bit(trained: ConvCapsClassifier, saved: Pa
     for key, value in before.network.state_dict().items():
         assert torch.equal(after.network.state_dict()[key], value)
     for part in ("mean", "matrix", "variances"):
-        np.testing.assert_array_equal(getattr(after.whitening, part), getattr(before.whitening, part))
+        np.testing.assert_array_equal(getattr(after.preprocessing, part), getattr(before.preprocessing, part))
     assert after.legend == before.legend
     np.testing.assert_array_equal(after.wavelengths, np.arange(26) * 10 + 400)
     assert after.describe() == before.describe()

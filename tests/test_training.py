@@ -46,8 +46,9 @@ def run(
             network.epoch.data += 1  # the last batch of an epoch
         return scores[:, 0].mean()
 
-    options = {"seed": 0, "learning_rate": 0.1} | options
-    history = train(network, loss, examples, epochs=epochs or len(right), batch_size=batch_size, **options)
+    optimizer = torch.optim.Adam(network.parameters(), lr=options.pop("learning_rate", 0.1))
+    options = {"seed": 0} | options
+    history = train(network, loss, examples, optimizer, epochs=epochs or len(right), batch_size=batch_size, **options)
     return network, history
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypercaps import whitening
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.scene import Scene
-from hypercaps.whitening import PCAWhitening
+from hypercaps.whitening import PCAWhitening, Standardising
 
 
 def correlated(rows: int = 30, cols: int = 25, bands: int = 12, seed: int = 0) -> np.ndarray:
@@ -31,10 +31,9 @@ def test_streaming_in_small_blocks_is_exact(monkeypatch: pytest.MonkeyPatch) -> 
     pixels = scene.read().values.reshape(-1, 12).astype(np.float64)
     for block in (1 << 23, 12 * 7 * 7, 12):
         monkeypatch.setattr(whitening, "_READ_VALUES", block)
-        count, mean, scatter = whitening._moments(scene)
-        assert count == 750
+        mean, covariance = whitening._moments(scene)
         np.testing.assert_allclose(mean, pixels.mean(axis=0), rtol=1e-13)
-        np.testing.assert_allclose(scatter / 749, np.cov(pixels.T), rtol=1e-7, atol=1e-4)
+        np.testing.assert_allclose(covariance, np.cov(pixels.T), rtol=1e-7, atol=1e-4)
 
 
 def test_bands_without_variance_give_zeros() -> None:
@@ -81,3 +80,27 @@ def test_small_numbers_are_not_taken_for_constants() -> None:
     """Reflectance between 0 and 1 has small variances; only their ratio may count."""
     cube = correlated() * 1e-9
     assert (PCAWhitening.fit(Scene.from_array(cube)).variances > 0).all()
+
+
+def test_centred_components_are_the_same_with_the_largest_in_the_middle() -> None:
+    scene = Scene.from_array(correlated())
+    plain = PCAWhitening.fit(scene)
+    centred = plain.centred()
+    order = [11, 9, 7, 5, 3, 1, 0, 2, 4, 6, 8, 10]
+    np.testing.assert_array_equal(centred.variances, plain.variances[order])
+    values = scene.read().values
+    np.testing.assert_allclose(centred.transform(values), plain.transform(values)[..., order], rtol=1e-5, atol=1e-6)
+
+
+def test_standardised_bands_have_no_mean_and_unit_deviation_and_dead_ones_are_zero() -> None:
+    cube = correlated()
+    cube[:, :, 3] = 777
+    cube[0, 0, 0] = np.nan
+    with pytest.warns(DataWarning, match="1 of 750 pixels"):
+        fitted = Standardising.fit(Scene.from_array(cube))
+    pixels = Scene.from_array(cube).read()
+    ready = fitted.transform(pixels.values, pixels.valid).numpy()
+    assert ready.dtype == np.float32 and (ready[0, 0] == 0).all() and (ready[:, :, 3] == 0).all()
+    seen = np.delete(ready[pixels.valid], 3, axis=1)
+    np.testing.assert_allclose(seen.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(seen.std(axis=0, ddof=1), 1, rtol=1e-5)

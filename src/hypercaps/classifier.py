@@ -18,12 +18,14 @@ from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError
 from hypercaps.mapping import ClassMap, Mask, OnProgress, map_scene, map_scores
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
-from hypercaps.models.registry import get_method
-from hypercaps.patches import PatchStore
+from hypercaps.models.registry import Method, Recipe, SolvedRecipe, get_method
+from hypercaps.patches import PatchStore, draw_valid_pixels
 from hypercaps.scene import Labels, Legend, Scene
 from hypercaps.splits import Split
-from hypercaps.training import Examples, History, Progress, train
-from hypercaps.whitening import PCAWhitening
+from hypercaps.training import Examples, History, Progress, available_memory, bytes_to_train, solve, train
+from hypercaps.whitening import PREPROCESSINGS
+
+MOST_UNLABELLED = 20_000  # pixels of the scene that teach without a label, for methods that can use them
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
@@ -34,9 +36,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     train, val : share of each class to train and to validate on; the rest is the test set
     per_class : train on this number of pixels of each class in place of the share ``train``
     epochs, batch_size : None for the recipe's
-    patch : side of the patch around a pixel, odd
+    patch : side of the patch around a pixel, odd; None for the method's
     seed : of the split, the initial weights and the order of training
-    method, recipe : a registered method and one of the ways to train it
+    method, recipe : a registered method and one of the ways to train it, None for the method's own
     structure : changes to the network's sizes, e.g. ``{"routings": 5}``
 
     Attributes after ``fit``
@@ -54,10 +56,10 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         per_class: int | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
-        patch: int = 7,
+        patch: int | None = None,
         seed: int = 0,
         method: str = "convcapsnet",
-        recipe: str = "paper",
+        recipe: str | None = None,
         structure: dict[str, Any] | None = None,
     ) -> None:
         self.train = train
@@ -77,13 +79,17 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         labels: Labels,
         split: Split | None = None,
         *,
+        evaluate: bool = True,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> ConvCapsClassifier:
-        """Learn from the training pixels of a split (drawn here if none is given) and score its test set."""
+        """Learn from the training pixels of a split (drawn here if none is given) and score its test set.
+
+        Without ``evaluate`` the test set is left for later, and there is no ``scores_``.
+        """
         _check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
-        seed, patch = _whole("seed", self.seed, 0), _whole("patch", self.patch, 1)
+        seed, patch = _whole("seed", self.seed, 0), self._patch()
         labels.check_fits(scene)
         labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
@@ -92,63 +98,88 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             raise LabelsError(
                 f"labels {labels.name!r} hold one class only, {legend.entries[0].name}: two or more are needed"
             )
-        n_labelled = int((labels.array > 0).sum())
-        epochs = recipe.epochs if self.epochs is None else _whole("epochs", self.epochs, 1)
-        batch_size = (
-            recipe.batch_size(n_labelled) if self.batch_size is None else _whole("batch_size", self.batch_size, 1)
-        )
-        network = method.network(scene.bands, len(legend), patch=patch, seed=seed, structure=self.structure)
+        if patch > min(scene.rows, scene.cols):
+            raise ModelError(
+                f"method {method.name} looks at patches of {patch} x {patch} pixels but scene {scene.name!r} has "
+                f"{scene.rows} x {scene.cols}: give a smaller patch, or a method that looks at less"
+            )
+        structure = {**(recipe.structure or {}), **(self.structure or {})}
+        training = self._training(method, recipe, int((labels.array > 0).sum()))
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
         _check_split(split, labels)
-
-        whitening = PCAWhitening.fit(scene)
         pixels = np.concatenate([split.train, split.val])
+        _check_memory(method, scene, len(legend), patch, structure, pixels.size, training)
+        network = method.network(scene.bands, len(legend), patch=patch, seed=seed, structure=structure)
+
+        preprocessing = PREPROCESSINGS[method.preprocessing](scene)
+        unlabelled = np.empty(0, dtype=np.int64)
+        if method.semi_supervised is not None:
+            unlabelled = draw_valid_pixels(scene, without=pixels, most=MOST_UNLABELLED, seed=seed)
         examples = Examples(
-            store=PatchStore(scene, whitening, pixels, patch),
+            store=PatchStore(scene, preprocessing, np.concatenate([pixels, unlabelled]), patch),
             targets=torch.from_numpy(np.searchsorted(legend.labels, labels.array.ravel()[pixels])),
             train=torch.arange(split.train.size),
             val=torch.arange(split.train.size, pixels.size),
+            unlabelled=torch.arange(pixels.size, pixels.size + unlabelled.size),
         )
-        history = train(
-            network,
-            method.loss,
-            examples,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=recipe.learning_rate,
-            seed=seed,
-            on_progress=on_progress,
-        )
+        if isinstance(recipe, SolvedRecipe):
+            history = solve(network, method.loss, examples)
+            structure |= network.found  # type: ignore[arg-type]  # torch types every attribute as a module
+        else:
+            history = train(
+                network,
+                method.loss,
+                examples,
+                recipe.make_optimizer(network),
+                epochs=training["epochs"],
+                batch_size=training["batch_size"],
+                seed=seed,
+                semi_supervised=method.semi_supervised,
+                on_progress=on_progress,
+            )
         network.eval()
         self.history_: History = history
         self.split_: Split = split
         self.model_ = TrainedModel(
             method=self.method,
             patch=patch,
-            structure=dict(self.structure or {}),
+            structure=structure,
             network=network,
-            whitening=whitening,
+            preprocessing=preprocessing,
             legend=legend,
             wavelengths=scene.wavelengths,
-            recipe={
-                "name": recipe.name,
-                "epochs": epochs,
-                "batch_size": batch_size,
-                "learning_rate": recipe.learning_rate,
-                "seed": seed,
-                "best_epoch": history.best_epoch,
-            },
+            recipe={"name": recipe.name, **training, "seed": seed, "best_epoch": history.best_epoch},
             split=split.describe() | {"labels": labels_digest},
             scene=scene.name,
             versions=current_versions(),
         )
-        self.scores_: Scores = self.evaluate(scene, labels, split)
-        self.model_.scores.update(oa=self.scores_.oa, aa=self.scores_.aa, kappa=self.scores_.kappa)
+        if evaluate:
+            self.scores_: Scores = self.evaluate(scene, labels, split)
+            self.model_.scores.update(oa=self.scores_.oa, aa=self.scores_.aa, kappa=self.scores_.kappa)
         return self
+
+    def _patch(self) -> int:
+        return get_method(self.method).patch if self.patch is None else _whole("patch", self.patch, 1)
+
+    def _training(self, method: Method, recipe: Recipe | SolvedRecipe, labelled: int) -> dict[str, Any]:
+        """Epochs, batch and learning rate: the recipe's, or what was asked for in their place."""
+        if isinstance(recipe, SolvedRecipe):
+            for name in ("epochs", "batch_size"):
+                if getattr(self, name) is not None:
+                    raise ModelError(f"{method.name} is solved at once: it has no {name}, leave it out")
+            return {}
+        return {
+            "epochs": recipe.epochs if self.epochs is None else _whole("epochs", self.epochs, 1),
+            "batch_size": recipe.batch_size(labelled)
+            if self.batch_size is None
+            else _whole("batch_size", self.batch_size, 1),
+            "optimizer": recipe.optimizer,
+            "learning_rate": recipe.learning_rate,
+        }
 
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
-        seed, patch, val = _whole("seed", self.seed, 0), _whole("patch", self.patch, 1), float(self.val)
+        seed, patch, val = _whole("seed", self.seed, 0), self._patch(), float(self.val)
         if self.per_class is not None:
             n = _whole("per_class", self.per_class, 1)
             return splits.split_per_class(labels, n, val, seed=seed, patch=patch)
@@ -186,7 +217,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return self.map(scene).classes
 
     def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """(rows, columns, n) lengths of the class capsules, in [0, 1) but not summing to 1; NaN if invalid."""
+        """(rows, columns, n) confidence in each class, 0 to 1; NaN if invalid.
+
+        For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
+        pairs of classes that it won; for the others probabilities.
+        """
         _check_kinds(scene)
         return map_scores(self._fitted(), scene)
 
@@ -239,6 +274,32 @@ def _whole(name: str, value: Any, least: int) -> int:
     return number
 
 
+def _check_memory(
+    method: Method,
+    scene: Scene,
+    classes: int,
+    patch: int,
+    structure: dict[str, Any],
+    examples: int,
+    training: dict[str, Any],
+) -> None:
+    """Refuse what would not fit into memory before it starts, not after an hour."""
+    blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
+    if method.semi_supervised is not None:
+        examples += MOST_UNLABELLED
+    spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
+    needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
+    if training:
+        batch = training["batch_size"] * (1 if method.semi_supervised is None else 2)
+        needed += bytes_to_train(blueprint, method.loss, (patch, patch, scene.bands), batch)
+    available = available_memory()
+    if needed > available:
+        raise ModelError(
+            f"{method.name} needs about {needed / 1e9:.1f} GB to train on scene {scene.name!r} and "
+            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size or patch, or another method"
+        )
+
+
 def load_model(path: str | Path) -> ConvCapsClassifier:
     """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
     model = read_model(Path(path))
@@ -252,7 +313,7 @@ def load_model(path: str | Path) -> ConvCapsClassifier:
         patch=model.patch,
         seed=recipe.get("seed", 0),
         method=model.method,
-        recipe=recipe.get("name", "paper"),
+        recipe=recipe.get("name"),
         structure=model.structure or None,
     )
     classifier.model_ = model

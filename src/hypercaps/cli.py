@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hypercaps import __version__
-from hypercaps.errors import LabelsError, SplitError
+from hypercaps.errors import LabelsError, ModelError, SplitError, StudyError
 from hypercaps.messages import SentenceGroup, console_out, plain, remember_debug, show_warning
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def train(
     labels: LabelsArg = None,
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the run; made if it is not there.")],
-    method: Annotated[str, typer.Option(help="Which network.")] = "convcapsnet",
+    method: Annotated[str, typer.Option(help="As 'hypercaps methods' lists them.")] = "convcapsnet",
     train: Annotated[float, typer.Option(help="Share of each class to train on.")] = 0.2,
     val: Annotated[float, typer.Option(help="Share of each class to choose the best epoch by.")] = 0.1,
     per_class: Annotated[
@@ -99,8 +101,13 @@ def train(
     batch_size: Annotated[
         int | None, typer.Option(metavar="N", help="Pixels in a step; the recipe's if left out.")
     ] = None,
-    patch: Annotated[int, typer.Option(help="Side of the square around a pixel that the network sees.")] = 7,
-    recipe: Annotated[str, typer.Option(help="Way to train; paper is the paper's.")] = "paper",
+    patch: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Side of the square of pixels that is looked at; the method's if left out."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Way to train, as 'hypercaps methods' lists them; the method's if left out.")
+    ] = None,
     with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
     threads: Threads = None,
@@ -134,7 +141,7 @@ def train(
         method=method,
         recipe=recipe,
     )
-    split = open_split(split_file, truth, patch=patch) if split_file else None
+    split = open_split(split_file, truth) if split_file else None
     with terminal.RunProgress(console) as bars:
         result = train_run(
             classifier,
@@ -293,6 +300,87 @@ def info(
         typer.echo(json.dumps(about, indent=2))
     else:
         terminal.print_facts(console_out(), about)
+
+
+@app.command(epilog="Example:  hypercaps methods --bands 200 --classes 16")
+def methods(
+    bands: Annotated[int | None, typer.Option(min=1, metavar="C", help="Count parameters for C bands ...")] = None,
+    classes: Annotated[int | None, typer.Option(min=2, metavar="N", help="... and N classes.")] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the methods, what they look at, and how they are trained."""
+    from hypercaps import terminal
+    from hypercaps.models.registry import METHODS
+
+    if (bands is None) != (classes is None):
+        raise ModelError("parameters depend on bands and classes: give both --bands and --classes, or none of them")
+    listed = [method.describe(bands, classes) for method in METHODS.values()]
+    if as_json:
+        typer.echo(json.dumps(listed, indent=2))
+    else:
+        terminal.print_methods(console_out(), listed)
+
+
+@app.command(epilog="Example:  hypercaps study quick --out studies/quick")
+def study(
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE_OR_NAME",
+            help="A TOML file, or paper-methods, paper-small, paper-cost, paper-convergence or quick.",
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the study; what is done there is not done again.")
+    ],
+    repeats: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Seeds 0 to N - 1 for every method; the study's if left out.")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(metavar="a,b", help="Only these methods.")] = None,
+    scenes: Annotated[str | None, typer.Option(metavar="x,y", help="Only these scenes.")] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at the same time; they share the cores.")] = 1,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="Stop after this time; the same command goes on later.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run methods x scenes x label shares x seeds, and set the results beside the paper's.
+
+    Writes results.json, results.csv, results.md and results.html into DIR. Every finished run is kept: a study that
+    was stopped or killed goes on where it was. A run that fails is listed and does not stop the others.
+    """
+    from hypercaps import terminal
+    from hypercaps.study.plan import open_study
+    from hypercaps.study.study import run_study
+
+    if budget is not None and not budget > 0:
+        raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
+    console = console_out()
+    plan = open_study(which).only(methods=_listed(methods), scenes=_listed(scenes), repeats=repeats)
+    shown = terminal.StudyProgress(console)
+    result = run_study(
+        plan,
+        out,
+        workers=workers,
+        budget_minutes=budget,
+        command=_command_line(),
+        download_progress=terminal.download_bar(console),
+        on_start=shown.started,
+        on_done=shown.run_done,
+    )
+    terminal.print_study(console, out, result)
+
+
+def _listed(text: str | None) -> list[str] | None:
+    """a,b -> [a, b]"""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _command_line() -> str:
+    """What the user typed, for the page of a study."""
+    return shlex.join(["hypercaps", *sys.argv[1:]])
 
 
 def _refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:

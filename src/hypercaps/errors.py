@@ -10,6 +10,7 @@
     ├── ModelError            a network that can't be built for these bands or parameters
     ├── TrainingError         a training that diverged
     ├── ModelFileError        a model file that is damaged, foreign, or made for another scene
+    ├── StudyError            a study that can't be read
     ├── OutputError           a result that can't be written
     └── Interrupted           stopped by the user before there was anything to keep
 
@@ -47,6 +48,10 @@ class TrainingError(HypercapsError, ArithmeticError):
 
 class ModelFileError(HypercapsError, ValueError):
     """A model file that is damaged, foreign, or made for another scene."""
+
+
+class StudyError(HypercapsError, ValueError):
+    """A study that can't be read."""
 
 
 class OutputError(HypercapsError, OSError):

@@ -115,7 +115,14 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
         if not wanted[tile.rows, tile.cols].any():
             continue
         around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
-        white = model.whitening.transform(pixels.values[around], pixels.valid[around])
+        white = model.preprocessing.transform(pixels.values[around], pixels.valid[around])
+        over_window = getattr(model.network, "over_window", None)
+        if over_window is not None:  # the network has a way that shares work between neighbours
+            with torch.inference_mode():
+                found = model.confidences(over_window(white)).numpy()  # (h, w, n)
+            chosen = wanted[tile.rows, tile.cols]
+            scores[tile.rows, tile.cols][chosen] = found[chosen]
+            continue
         patches = _patch_view(white, model.patch)  # (h, w, D, D, C), a view
         for r in range(tile.r0, tile.r1, STRIP):
             strip = Window(r, min(r + STRIP, tile.r1), tile.c0, tile.c1)
@@ -124,7 +131,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
                 continue
             part = patches[r - tile.r0 : strip.r1 - tile.r0].flatten(0, 1)  # (B, D, D, C), a copy
             with torch.inference_mode():
-                found = model.network(part).numpy().reshape(*chosen.shape, -1)
+                found = model.confidences(model.network(part)).numpy().reshape(*chosen.shape, -1)
             scores[strip.rows, strip.cols][chosen] = found[chosen]
     return scores, int((mask & ~wanted).sum())
 

@@ -1,4 +1,4 @@
-"""One self-contained file: weights, whitening, legend, wavelengths, recipe, split, versions.
+"""One self-contained file: weights, preprocessing, legend, wavelengths, recipe, split, versions.
 
 A safetensors file: arrays, and metadata in JSON. Reading one runs nothing that is in it.
 """
@@ -24,7 +24,7 @@ from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.io.write import write_bytes
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.scene import MAX_LABEL, Legend, LegendEntry, Scene
-from hypercaps.whitening import PCAWhitening
+from hypercaps.whitening import KINDS, Preprocessing, kind_of
 
 FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
 FORMAT_VERSION = 1
@@ -33,13 +33,13 @@ _NETWORK = "network."
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A network and all that is needed to use it on a scene."""
+    """A network, or what stands for one, and all that is needed to use it on a scene."""
 
     method: str
     patch: int
     structure: dict[str, Any]  # what was changed from the method's default sizes
     network: nn.Module
-    whitening: PCAWhitening
+    preprocessing: Preprocessing  # what is done to spectra before the network sees them
     legend: Legend  # the trained classes: entry i belongs to output i
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
     recipe: dict[str, Any] = field(default_factory=dict)  # how it was trained
@@ -50,11 +50,15 @@ class TrainedModel:
 
     @property
     def bands(self) -> int:
-        return self.whitening.bands
+        return self.preprocessing.bands
 
     @property
     def parameters(self) -> int:
         return count_parameters(self.network)
+
+    def confidences(self, scores: Tensor) -> Tensor:
+        """What the network says (..., n) as numbers from 0 to 1, the highest for the same class."""
+        return get_method(self.method).confidence(scores)
 
     def check_fits(self, scene: Scene) -> None:
         """Refuse a scene that the model can't be used on."""
@@ -70,6 +74,7 @@ class TrainedModel:
             "method": self.method,
             "bands": self.bands,
             "patch": self.patch,
+            "preprocessing": kind_of(self.preprocessing),
             "structure": self.structure,
             "parameters": self.parameters,
             "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
@@ -88,9 +93,9 @@ def current_versions() -> dict[str, str]:
 def write_model(path: Path, model: TrainedModel) -> None:
     """Write a model file, all or nothing."""
     arrays = {_NETWORK + key: value.contiguous() for key, value in model.network.state_dict().items()}
-    arrays["whitening.mean"] = torch.from_numpy(model.whitening.mean)
-    arrays["whitening.matrix"] = torch.from_numpy(np.ascontiguousarray(model.whitening.matrix))
-    arrays["whitening.variances"] = torch.from_numpy(model.whitening.variances)
+    kind = kind_of(model.preprocessing)
+    for part, array in model.preprocessing.arrays().items():
+        arrays[f"{kind}.{part}"] = torch.from_numpy(np.ascontiguousarray(array))
     if model.wavelengths is not None:
         arrays["wavelengths"] = torch.from_numpy(np.asarray(model.wavelengths, dtype=np.float64))
     about = model.describe()
@@ -140,8 +145,11 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         if not isinstance(about[part], dict):
             raise TypeError(f"its {part} is not an object")
     bands, patch = int(about["bands"]), int(about["patch"])
-    if arrays["whitening.mean"].shape != (bands,) or arrays["whitening.matrix"].shape != (bands, bands):
-        raise ValueError(f"its whitening is not for {bands} bands")
+    kind = about.get("preprocessing", "whitening")  # the only one when files did not name it
+    parts = {key.removeprefix(f"{kind}."): a.numpy() for key, a in arrays.items() if key.startswith(f"{kind}.")}
+    preprocessing = KINDS[kind](**parts)
+    if any(part.shape not in ((bands,), (bands, bands)) for part in parts.values()):
+        raise ValueError(f"its {kind} is not for {bands} bands")
     # Weights are put into a blueprint: a description that lies about sizes costs nothing.
     network = get_method(about["method"]).blueprint(bands, len(legend), patch=patch, structure=about["structure"])
     weights = {key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)}
@@ -153,7 +161,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         patch=patch,
         structure=about["structure"],
         network=network,
-        whitening=PCAWhitening(*(arrays[f"whitening.{part}"].numpy() for part in ("mean", "matrix", "variances"))),
+        preprocessing=preprocessing,
         legend=legend,
         wavelengths=None if waves is None else waves.numpy(),
         recipe=about["recipe"],

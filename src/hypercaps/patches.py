@@ -1,6 +1,6 @@
 """From a scene and positions to patches, without ever holding every patch.
 
-Neighbouring patches share most of their pixels, so what is kept is each whitened pixel once; a batch of
+Neighbouring patches share most of their pixels, so what is kept is each pixel once, preprocessed; a batch of
 patches is gathered from them. Beyond the scene's border the scene is mirrored.
 """
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hypercaps.scene import Pixels, Scene, Window
-from hypercaps.whitening import PCAWhitening
+from hypercaps.scene import Pixels, Scene, Window, tile_windows
+from hypercaps.whitening import Preprocessing
 
 _READ_VALUES = 1 << 23  # values read at a time: 32 MB of float32
 
@@ -36,14 +36,26 @@ def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
     return Pixels(read.values[at], read.valid[at])
 
 
+def draw_valid_pixels(scene: Scene, *, without: npt.NDArray[np.int64], most: int, seed: int) -> npt.NDArray[np.int64]:
+    """Up to ``most`` valid pixels of the scene at random, none of ``without``, as flat indices, ascending."""
+    free = np.zeros(scene.shape[:2], dtype=bool)
+    for window in tile_windows(scene.whole, 256):
+        free[window.rows, window.cols] = scene.read(window.rows, window.cols).valid
+    free.ravel()[without] = False
+    pixels = np.flatnonzero(free)
+    if pixels.size <= most:
+        return pixels
+    return np.sort(np.random.default_rng(seed).choice(pixels, most, replace=False))
+
+
 class PatchStore:
     """Patches around chosen pixels of a scene, gathered on demand.
 
-    Memory is one whitened spectrum for each pixel that any of the patches touches: never more than the
+    Memory is one preprocessed spectrum for each pixel that any of the patches touches: never more than the
     scene, and little for few labels in a large one.
     """
 
-    def __init__(self, scene: Scene, whitening: PCAWhitening, pixels: npt.NDArray[np.int64], patch: int) -> None:
+    def __init__(self, scene: Scene, preprocessing: Preprocessing, pixels: npt.NDArray[np.int64], patch: int) -> None:
         self.patch = patch
         half = patch // 2
         around = np.arange(-half, half + 1)
@@ -56,7 +68,7 @@ class PatchStore:
             for j in range(patch):
                 touched[rows[:, i], cols[:, j]] = True
         needed = np.flatnonzero(touched)  # flat, ascending: the order of the kept spectra
-        self._spectra = _whitened_pixels(scene, whitening, needed)  # (needed, C)
+        self._spectra = _ready_pixels(scene, preprocessing, needed)  # (needed, C)
 
         # Which kept spectrum stands at each place of each patch: (N, D*D)
         flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
@@ -68,11 +80,11 @@ class PatchStore:
     def gather(self, which: Tensor) -> Tensor:
         """Patches number ``which`` (B,) -> (B, D, D, C)"""
         places = self._places.index_select(0, which).flatten()
-        return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, -1)
+        return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, self._spectra.shape[1])
 
 
-def _whitened_pixels(scene: Scene, whitening: PCAWhitening, needed: npt.NDArray[np.int64]) -> Tensor:
-    """The whitened spectra of some pixels (flat, ascending), read in strips that skip what nobody needs."""
+def _ready_pixels(scene: Scene, preprocessing: Preprocessing, needed: npt.NDArray[np.int64]) -> Tensor:
+    """The spectra of some pixels (flat, ascending), read in strips that skip what nobody needs."""
     spectra = torch.empty(needed.size, scene.bands)
     strip = max(1, _READ_VALUES // (scene.cols * scene.bands))
     for r0 in range(0, scene.rows, strip):
@@ -84,5 +96,5 @@ def _whitened_pixels(scene: Scene, whitening: PCAWhitening, needed: npt.NDArray[
         c0, c1 = int(c.min()), int(c.max()) + 1
         read = scene.read(slice(r0, r1), slice(c0, c1))
         at = (r - r0, c - c0)
-        spectra[first:last] = whitening.transform(read.values[at], read.valid[at])
+        spectra[first:last] = preprocessing.transform(read.values[at], read.valid[at])
     return spectra

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from hypercaps.scene import Labels, Legend, Rgb
 from hypercaps.training import EpochRecord
@@ -17,6 +20,10 @@ from hypercaps.training import EpochRecord
 _LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
 _LONGEST_NAME = 48  # letters of a class name in a legend
 _BACKGROUND = (245, 245, 245)
+_EPOCHS_SHOWN = 50  # of convergence: the capsule networks' whole training, and where the others rise
+# Okabe and Ito's colours without yellow, told apart by colour-blind eyes too.
+_LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+Panel = tuple[str, npt.NDArray[np.integer[Any]]]  # a title and (rows, columns) labels
 
 
 def _png(figure: Figure, dpi: int = 130) -> bytes:
@@ -51,35 +58,68 @@ def map_picture(
     title: str = "map",
 ) -> bytes:
     """The class map with its legend, beside the ground truth where there is one."""
-    step = -(-max(classes.shape) // _LONGEST_SIDE)
-    panels = [(title, classes)]
+    panels: list[Panel] = [(title, classes)]
     if truth is not None:
         panels.insert(0, ("ground truth", truth.array))
     tall = classes.shape[0] / classes.shape[1]
     width = min(5.0, max(8.0 / tall, 1.8))  # inches of a panel; tall scenes are drawn narrower
     height = min(max(width * tall, 2.0), 8.0)
-    figure = Figure(figsize=(width * len(panels), height + 0.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for ax, (name, raster) in zip(axes, panels, strict=True):
+    gaps = truth is not None or bool((classes == 0).any())
+    return _panels_picture(panels, legend, size=(width, height), across=len(panels), gaps=gaps)
+
+
+def maps_picture(panels: Sequence[Panel], legend: Legend) -> bytes:
+    """Class maps of one scene side by side, each under its title, with one legend for all."""
+    tall = max(raster.shape[0] / raster.shape[1] for _, raster in panels)
+    width = min(3.4, max(4.6 / tall, 1.9))
+    height = min(max(width * tall, 1.6), 4.6)
+    letters = int(width * 11)  # that fit above a panel
+    titled = [(textwrap.fill(title, letters), raster) for title, raster in panels]
+    gaps = any((raster == 0).any() for _, raster in panels)
+    return _panels_picture(titled, legend, size=(width, height), across=min(len(panels), 4), gaps=gaps, fontsize=9)
+
+
+def _panels_picture(
+    panels: Sequence[Panel],
+    legend: Legend,
+    *,
+    size: tuple[float, float],  # width and height of a panel in inches
+    across: int,
+    gaps: bool,  # whether there are pixels without a class to explain
+    fontsize: int = 11,
+) -> bytes:
+    down = -(-len(panels) // across)
+    lines = max(title.count("\n") for title, _ in panels)
+    figure = Figure(figsize=(size[0] * across, (size[1] + 0.4 + 0.15 * lines) * down), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for ax, (name, raster) in zip(axes, panels, strict=False):
+        step = -(-max(raster.shape) // _LONGEST_SIDE)
         ax.imshow(colored(raster[::step, ::step], legend), interpolation="nearest")
-        ax.set_title(name, fontsize=11)
+        ax.set_title(name, fontsize=fontsize).set_parse_math(False)
         ax.set_xticks([])
         ax.set_yticks([])
+    for ax in axes[len(panels) :]:
+        ax.axis("off")
     keys = [Patch(color=_unit(entry.color), label=f"{entry.label}  {_short(entry.name)}") for entry in legend]
-    if truth is not None or (classes == 0).any():
+    if gaps:
         keys.append(Patch(facecolor=_unit(_BACKGROUND), edgecolor="0.7", label="no class"))
-    legend_box = figure.legend(
+    _legend_beside(figure, keys, ncols=-(-len(keys) // 24))
+    return _png(figure)
+
+
+def _legend_beside(figure: Figure, keys: Sequence[Any], ncols: int = 1) -> None:
+    """A legend to the right of the panels: saving makes room for it."""
+    box = figure.legend(
         handles=keys,
         loc="center left",
-        bbox_to_anchor=(1.0, 0.5),  # beside the panels: saving makes room for it
+        bbox_to_anchor=(1.0, 0.5),
         fontsize=8,
         frameon=False,
-        ncols=-(-len(keys) // 24),
+        ncols=ncols,
         borderaxespad=0.4,
     )
-    for text in legend_box.get_texts():
+    for text in box.get_texts():
         text.set_parse_math(False)  # a class name is a name, whatever signs are in it
-    return _png(figure)
 
 
 def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
@@ -105,3 +145,53 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, fontsize=8)
     return _png(figure)
+
+
+def convergence_picture(curves: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> bytes:
+    """Validation accuracy by epoch: one panel for each title, in it one line for each label."""
+    labels = list(dict.fromkeys(label for series in curves.values() for label, _ in series))
+    looks = {label: (_LINES[i % len(_LINES)], ("-", "--", ":")[i // len(_LINES) % 3]) for i, label in enumerate(labels)}
+    longest = max((len(values) for series in curves.values() for _, values in series), default=0)
+    shown = min(longest, _EPOCHS_SHOWN)
+    across = min(max(len(curves), 1), 3)
+    down = -(-max(len(curves), 1) // across)
+    figure = Figure(figsize=(4.4 * across, 3.4 * down), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    keys: dict[str, Line2D] = {}  # of each label, one of its lines
+    for ax, (title, series) in zip(axes, curves.items(), strict=False):
+        for label, values in series:
+            line = ax.plot(
+                range(1, min(len(values), shown) + 1),
+                values[:shown],
+                color=looks[label][0],
+                linestyle=looks[label][1],
+                marker="o" if len(values) < 3 else None,
+                markersize=4,
+                label=textwrap.fill(label, _LONGEST_NAME),
+            )[0]
+            keys.setdefault(label, line)
+        ax.set_title(title, fontsize=11).set_parse_math(False)
+        ax.set_xlim(0.5, shown + 0.5)
+        ax.set_ylim(*_interesting([values[:shown] for _, values in series]))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.set_xlabel(f"epoch (the first {shown} of up to {longest})" if longest > shown else "epoch")
+        ax.set_ylabel("validation accuracy [%]")
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes[len(curves) :]:
+        ax.axis("off")
+    _legend_beside(figure, list(keys.values()))
+    return _png(figure)
+
+
+def _interesting(series: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Limits that leave out the steep first epochs, but no method: its best is always inside."""
+    known = [values[np.isfinite(values)] for values in (np.asarray(s, dtype=float) for s in series)]
+    known = [values for values in known if values.size]
+    if not known:
+        return 0.0, 100.0
+    every = np.concatenate(known)
+    low = min(float(np.percentile(every, 8)), *(float(values.max()) for values in known))
+    high = float(every.max())
+    margin = max(0.08 * (high - low), 0.25)
+    return max(0.0, low - margin), min(100.0, high) + margin

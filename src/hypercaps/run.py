@@ -27,7 +27,7 @@ from hypercaps.io.write import (
 from hypercaps.mapping import ClassMap, OnProgress
 from hypercaps.metrics import Scores
 from hypercaps.modelfile import TrainedModel
-from hypercaps.models.registry import count_parameters, get_method
+from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
 from hypercaps.plots import curves_picture, map_picture
 from hypercaps.scene import Labels, Scene
 from hypercaps.splits import Split
@@ -174,10 +174,11 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
 
 def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, with_map: bool) -> int:
     """A generous guess of what a run writes, to refuse a full disk before training and not after."""
-    network = get_method(classifier.method).blueprint(
-        scene.bands, len(labels.legend), patch=classifier.patch, structure=classifier.structure
-    )
+    method = get_method(classifier.method)
+    network = method.blueprint(scene.bands, len(labels.legend), patch=classifier.patch, structure=classifier.structure)
     model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
+    if isinstance(method.recipe(classifier.recipe), SolvedRecipe):  # every labelled pixel may become a support vector
+        model += 4 * int((labels.array > 0).sum()) * (scene.bands + len(labels.legend) ** 2)
     maps = 5 * scene.rows * scene.cols + 1_000_000 if with_map else 0  # and the picture
     indices = 8 * int((labels.array > 0).sum())
     return model + maps + indices + 200_000

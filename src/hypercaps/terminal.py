@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -23,7 +23,10 @@ from rich.progress import (
 from rich.table import Table
 
 from hypercaps.io.runfolder import RUN_FILES
-from hypercaps.training import Progress as TrainingProgress
+
+if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
+    from hypercaps.study.study import StudyResult
+    from hypercaps.training import Progress as TrainingProgress
 
 _EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
 
@@ -149,7 +152,7 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
         )
     if "train_seconds" in metrics:
         console.print(
-            f"{metrics['parameters']:,} parameters, {metrics['epochs']} epochs in {metrics['train_seconds']:.1f} s, "
+            f"{metrics['parameters']:,} parameters, epochs: {metrics['epochs']} in {metrics['train_seconds']:.1f} s, "
             f"kept epoch {metrics['best_epoch']}"
         )
 
@@ -191,6 +194,77 @@ def print_scenes(console: Console, scenes: list[dict[str, Any]]) -> None:
         )
     console.print(table)
     console.print("\n'hypercaps info NAME' tells more; 'hypercaps scenes download NAME' fetches one.")
+
+
+def print_methods(console: Console, methods: list[dict[str, Any]]) -> None:
+    """The methods as a table, each with the recipes it can be trained by; the first line's is the default."""
+    table = Table(box=None, pad_edge=False)
+    counted = any(method["parameters"] is not None for method in methods)
+    table.add_column("name", no_wrap=True)
+    table.add_column("patch", justify="right")
+    if counted:
+        table.add_column("parameters", justify="right")
+    table.add_column("looks at")
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("")
+    for method in methods:
+        default = method["recipe"]
+        first = [f"[bold]{method['name']}[/]", str(method["patch"])]
+        if counted:
+            first.append("-" if method["parameters"] is None else f"{method['parameters']:,}")
+        first.append(method["looks_at"])
+        for name in (default, *(other for other in method["recipes"] if other != default)):
+            table.add_row(*first, name, method["recipes"][name])
+            first = [""] * len(first)
+    console.print(table)
+    for method in methods:
+        if method["problem"]:
+            console.print(f"\n{method['name']}: {escape(method['problem'])}.")
+    console.print(
+        "\nA method's first recipe is taken if --recipe is left out. Of two batch sizes the larger is for "
+        "scenes with 20,000 labelled pixels or more.",
+        soft_wrap=True,
+    )
+
+
+class StudyProgress:
+    """A line for every run of a study as it ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._planned = self._done = 0
+
+    def started(self, planned: int, done_before: int, missing: Sequence[Mapping[str, str]]) -> None:
+        self._planned, self._done = planned, done_before
+        for gap in missing:
+            self._console.print(f"[yellow]Missing[/] {escape(gap['scene'])}: {escape(gap['reason'])}", soft_wrap=True)
+        before = f", {done_before} of them done before" if done_before else ""
+        self._console.print(f"{planned} runs{before}")
+
+    def run_done(self, record: Mapping[str, Any]) -> None:
+        if not record.get("cut_short"):
+            self._done += 1
+        what = f"{record['scene']}, {record['method']}, {100 * record['train_share']:g} %, seed {record['seed']}"
+        if record["error"] is not None:
+            outcome = f"[red]failed[/]: {escape(record['error'])}"
+        else:
+            outcome = f"OA {record['oa']:.2f} %, trained in {record['train_seconds']:.1f} s"
+            if record["cut_short"]:
+                outcome += f", cut short by the budget after {record['epochs']} epochs"
+        self._console.print(f"{self._done}/{self._planned} {escape(what)}: {outcome}", soft_wrap=True)
+
+
+def print_study(console: Console, out: Path, result: StudyResult) -> None:
+    """What came of a study, and where to look."""
+    console.print()
+    if result.missing:
+        names = ", ".join(gap["scene"] for gap in result.missing)
+        console.print(f"[yellow]{len(result.missing)} scenes are missing[/]: {escape(names)}", soft_wrap=True)
+    if result.failed:
+        console.print(f"[yellow]{result.failed} runs failed[/]: the page says why")
+    if result.left:
+        console.print(f"{result.left} of {result.planned} runs are left: the same command goes on with them")
+    console.print(f"The study is in [bold]{escape(str(out))}[/]: open results.html, or read results.md", soft_wrap=True)
 
 
 def print_facts(console: Console, facts: Mapping[str, Any]) -> None:

@@ -1,18 +1,23 @@
-"""One explicit training loop for every network."""
+"""One explicit training loop for every network, and what it will need of memory."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 from torch import Generator, Tensor, nn
 
 from hypercaps.errors import Interrupted, TrainingError
 from hypercaps.patches import PatchStore
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class positions (B,) -> scalar
+# (network, patches, class positions, unlabelled patches) -> scalar
+SemiSupervisedLoss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 
 INFERENCE_BATCH = 64  # what a pixel needs on the way stays near the cache
 
@@ -20,6 +25,10 @@ INFERENCE_BATCH = 64  # what a pixel needs on the way stays near the cache
 def use_threads(threads: int) -> None:
     """How many processor threads training and mapping take."""
     torch.set_num_threads(threads)
+
+
+def threads_in_use() -> int:
+    return torch.get_num_threads()
 
 
 class EpochRecord(NamedTuple):
@@ -57,6 +66,10 @@ class History(Sequence[EpochRecord]):
         return self.records[index]
 
 
+def _nothing() -> Tensor:
+    return torch.empty(0, dtype=torch.int64)
+
+
 @dataclass(frozen=True)
 class Examples:
     """Labelled patches: ``store`` holds them all, ``targets`` their class positions."""
@@ -65,55 +78,68 @@ class Examples:
     targets: Tensor  # (N,) int64
     train: Tensor  # numbers of the patches to learn from
     val: Tensor  # and of those to choose the epoch by
+    unlabelled: Tensor = field(default_factory=_nothing)  # and of those that teach without a label
 
 
 def train(
     network: nn.Module,
-    loss_of: Callable[[Tensor, Tensor], Tensor],
+    loss_of: Loss,
     examples: Examples,
+    optimizer: torch.optim.Optimizer,
     *,
     epochs: int,
     batch_size: int,
-    learning_rate: float,
     seed: int,
+    semi_supervised: SemiSupervisedLoss | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> History:
-    """Train in place with Adam; the network ends with the weights of its (earliest) best validation epoch.
+    """Train in place; the network ends with the weights of its (earliest) best validation epoch.
 
     Without validation pixels the last epoch counts as the best. Ctrl-C after the first epoch ends the
-    training and keeps the best so far.
+    training and keeps the best so far. With ``semi_supervised``, every step also takes as many unlabelled patches as
+    it has labelled ones, and that loss takes the place of ``loss_of``.
     """
-    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
     order = Generator().manual_seed(seed)
+
+    def step_loss(which: Tensor) -> Tensor:
+        patches, targets = examples.store.gather(which), examples.targets[which]
+        if semi_supervised is None:
+            return loss_of(network(patches), targets)
+        pool = examples.unlabelled  # may be empty: then the labelled pixels are rebuilt alone
+        drawn = pool[torch.randint(len(pool), (len(which),), generator=order)] if len(pool) else pool
+        return semi_supervised(network, patches, targets, examples.store.gather(drawn))
+
     records: list[EpochRecord] = []
     best_epoch, best_right = 0, -1
     best_weights: dict[str, Tensor] = {}
     interrupted = False
     started = time.perf_counter()
     try:
-        for epoch in range(1, epochs + 1):
-            epoch_started = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # dropout draws from torch's own generator
+            for epoch in range(1, epochs + 1):
+                epoch_started = time.perf_counter()
 
-            def report(share: float, loss: float, epoch: int = epoch) -> None:
-                if on_progress is not None:
-                    done = (epoch - 1 + share) / epochs
-                    on_progress(Progress(epoch, epochs, done, loss, records[-1] if records else None))
+                def report(share: float, loss: float, epoch: int = epoch) -> None:
+                    if on_progress is not None:
+                        done = (epoch - 1 + share) / epochs
+                        on_progress(Progress(epoch, epochs, done, loss, records[-1] if records else None))
 
-            loss = _train_epoch(network, loss_of, examples, optimizer, batch_size, order, report)
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
-                    f"{learning_rate}"
-                )
-            right = _count_right(network, examples)
-            n_val = len(examples.val)
-            val_oa = 100.0 * right / n_val if n_val else None
-            better = right > best_right or n_val == 0
-            weights = {key: value.clone() for key, value in network.state_dict().items()} if better else {}
-            records.append(EpochRecord(epoch, loss, val_oa, time.perf_counter() - epoch_started))
-            if better:  # at once, so that an interrupt finds the three together
-                best_epoch, best_right, best_weights = epoch, right, weights
-            report(1.0, loss)
+                loss = _train_epoch(network, step_loss, examples, optimizer, batch_size, order, report)
+                if not math.isfinite(loss):
+                    raise TrainingError(
+                        f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
+                        f"{optimizer.param_groups[0]['lr']}"
+                    )
+                right = _count_right(network, examples)
+                n_val = len(examples.val)
+                val_oa = 100.0 * right / n_val if n_val else None
+                better = right > best_right or n_val == 0
+                weights = {key: value.clone() for key, value in network.state_dict().items()} if better else {}
+                records.append(EpochRecord(epoch, loss, val_oa, time.perf_counter() - epoch_started))
+                if better:  # at once, so that an interrupt finds the three together
+                    best_epoch, best_right, best_weights = epoch, right, weights
+                report(1.0, loss)
     except KeyboardInterrupt:
         if not best_epoch:
             raise Interrupted("stopped before the first epoch ended: there is no model to keep") from None
@@ -124,7 +150,7 @@ def train(
 
 def _train_epoch(
     network: nn.Module,
-    loss_of: Callable[[Tensor, Tensor], Tensor],
+    step_loss: Callable[[Tensor], Tensor],
     examples: Examples,
     optimizer: torch.optim.Optimizer,
     batch_size: int,
@@ -136,7 +162,7 @@ def _train_epoch(
     shuffled = examples.train[torch.randperm(len(examples.train), generator=order)]
     total, seen = 0.0, 0
     for which in torch.split(shuffled, batch_size):
-        loss = loss_of(network(examples.store.gather(which)), examples.targets[which])
+        loss = step_loss(which)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -157,3 +183,49 @@ def _count_right(network: nn.Module, examples: Examples) -> int:
             predicted = network(examples.store.gather(which)).argmax(dim=1)
             right += int((predicted == examples.targets[which]).sum())
     return right
+
+
+def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
+    """Fit a network that solves itself at once (it has ``solve``): a history of one epoch, with its loss."""
+    started = time.perf_counter()
+    patches, targets = examples.store.gather(examples.train), examples.targets[examples.train]
+    network.solve(patches, targets)  # type: ignore[operator]  # torch types every attribute as a module
+    seconds = time.perf_counter() - started
+    with torch.inference_mode():
+        loss = float(loss_of(network(patches), targets))
+    n_val = len(examples.val)
+    val_oa = 100.0 * _count_right(network, examples) / n_val if n_val else None
+    return History((EpochRecord(1, loss, val_oa, seconds),), 1, seconds, interrupted=False)
+
+
+def total_memory() -> int:
+    """Bytes of memory of this machine."""
+    return int(psutil.virtual_memory().total)
+
+
+def available_memory() -> int:
+    """Bytes that can be had without pushing other programs out."""
+    return int(psutil.virtual_memory().available)
+
+
+def bytes_to_train(
+    network: nn.Module, loss_of: Loss, patch_shape: tuple[int, int, int], batch_size: int, optimizer_copies: int = 2
+) -> int:
+    """Memory that a training step takes at its height, from a network without memory (a blueprint).
+
+    Weights, their gradients and the optimizer's copies of them, the best weights so far, and what the forward pass
+    keeps for the backward one, which is counted while it runs on shapes alone.
+    """
+    kept = 0
+
+    def count(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        kept += tensor.numel() * tensor.element_size()
+        return tensor
+
+    patches = torch.empty(batch_size, *patch_shape, device="meta")
+    targets = torch.zeros(batch_size, dtype=torch.int64, device="meta")
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        loss_of(network(patches), targets)
+    weights = 4 * sum(weight.numel() for weight in network.parameters())
+    return weights * (3 + optimizer_copies) + kept + 4 * patches.numel()

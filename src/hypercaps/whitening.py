@@ -1,8 +1,13 @@
-"""PCA-whitening: bands become uncorrelated components of unit variance, the largest first."""
+"""What is done to spectra before a method sees them, learned from one streamed pass over a scene.
+
+PCA-whitening, the paper's: bands become uncorrelated components of unit variance, the largest first. Or bands are
+standardised one by one, for methods that want them in the order of their wavelengths.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +30,7 @@ class PCAWhitening:
 
     mean: npt.NDArray[np.float64]  # (bands,)
     matrix: npt.NDArray[np.float64]  # (bands, components): column i is eigenvector i / sqrt(eigenvalue i)
-    variances: npt.NDArray[np.float64]  # (components,): eigenvalues of the covariance, descending
+    variances: npt.NDArray[np.float64]  # (components,): eigenvalues of the covariance; ``fit`` gives them descending
 
     @property
     def bands(self) -> int:
@@ -34,21 +39,8 @@ class PCAWhitening:
     @classmethod
     def fit(cls, scene: Scene) -> PCAWhitening:
         """One streamed pass over the valid pixels: exact mean and covariance in float64 at any scene size."""
-        count, mean, scatter = _moments(scene)
-        invalid = scene.rows * scene.cols - count
-        if count < 2:
-            raise SceneError(
-                f"scene {scene.name!r} has {count} valid pixels among {invalid + count}: the others hold NaN, "
-                "infinity or nodata; give a cube with finite values"
-            )
-        if invalid:
-            warnings.warn(
-                f"{invalid} of {invalid + count} pixels of scene {scene.name!r} hold NaN, infinity or nodata "
-                "and are masked",
-                DataWarning,
-                stacklevel=2,
-            )
-        return cls.from_covariance(mean, scatter / (count - 1), name=scene.name)
+        mean, covariance = _moments(scene)
+        return cls.from_covariance(mean, covariance, name=scene.name)
 
     @classmethod
     def from_covariance(
@@ -57,20 +49,22 @@ class PCAWhitening:
         """Whitening for a known mean (bands,) and covariance (bands, bands)."""
         variances, vectors = np.linalg.eigh(covariance)  # ascending; vectors in columns
         variances, vectors = variances[::-1].copy(), vectors[:, ::-1].copy()
-        # A constant band of large values leaves rounding noise, so the floor follows the mean as well.
-        scale = np.finfo(np.float64).eps * mean.size
-        floor = scale * max(float(variances[0]), float(np.square(mean).max()) * scale)
-        alive = variances > floor
-        if not alive.any():
-            raise SceneError(
-                f"scene {name!r} is constant: every band has the same value everywhere, so there is nothing to "
-                "classify by; give a cube whose pixels differ"
-            )
+        alive = _alive(variances, mean, name)
         # The sign of an eigenvector is arbitrary: its largest entry is made positive, so two fits agree.
         largest = np.abs(vectors).argmax(axis=0)
         vectors *= np.sign(vectors[largest, np.arange(mean.size)])
         matrix = np.where(alive, vectors / np.sqrt(np.where(alive, variances, 1.0)), 0.0)
         return cls(mean, matrix, np.where(alive, variances, 0.0))
+
+    def centred(self) -> PCAWhitening:
+        """The same components in another order: the largest in the middle, the smaller the further outwards.
+
+        Convolutions without padding see the ends of what they slide along in the fewest windows. With the largest
+        component first, what tells most would be seen least.
+        """
+        component = np.arange(self.variances.size)
+        order = np.concatenate([component[1::2][::-1], component[0::2]])  # ... 5 3 1 0 2 4 ...
+        return PCAWhitening(self.mean, self.matrix[:, order], self.variances[order])
 
     def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
         """(..., bands) in physical units to (..., components), float32; zeros where not ``valid`` (...).
@@ -78,16 +72,90 @@ class PCAWhitening:
         Computed in float64: small components are differences of large numbers. torch's product is used, not
         numpy's, because two pools of threads on the same cores cost more than the product.
         """
-        flat = values.reshape(-1, self.bands).astype(np.float64)
-        if valid is not None and not valid.all():
-            flat[~valid.ravel()] = self.mean
-        flat -= self.mean
-        white = torch.from_numpy(flat) @ torch.from_numpy(self.matrix)
+        white = torch.from_numpy(_less_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
         return white.float().view(values.shape)
 
+    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+        """What a model file keeps of it."""
+        return {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
 
-def _moments(scene: Scene) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Count, mean (bands,) and scatter (bands, bands) of the valid pixels, block by block.
+
+@dataclass(frozen=True, eq=False)
+class Standardising:
+    """y = (x - mean) * scale, band by band, learned from the valid pixels of a scene. Dead bands give zeros."""
+
+    mean: npt.NDArray[np.float64]  # (bands,)
+    scale: npt.NDArray[np.float64]  # (bands,): 1 / standard deviation, 0 for a band without any
+
+    @property
+    def bands(self) -> int:
+        return int(self.mean.size)
+
+    @classmethod
+    def fit(cls, scene: Scene) -> Standardising:
+        """One streamed pass, as for whitening."""
+        mean, covariance = _moments(scene)
+        variances = covariance.diagonal()
+        alive = _alive(variances, mean, scene.name)
+        return cls(mean, np.where(alive, 1.0 / np.sqrt(np.where(alive, variances, 1.0)), 0.0))
+
+    def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
+        """(..., bands) in physical units to (..., bands), float32; zeros where not ``valid`` (...)."""
+        flat = _less_mean(values, valid, self.mean)
+        flat *= self.scale
+        return torch.from_numpy(flat.astype(np.float32)).view(values.shape)
+
+    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+        """What a model file keeps of it."""
+        return {"mean": self.mean, "scale": self.scale}
+
+
+Preprocessing = PCAWhitening | Standardising
+
+# What a method can ask for.
+PREPROCESSINGS: dict[str, Callable[[Scene], Preprocessing]] = {
+    "whitening": PCAWhitening.fit,
+    "centred whitening": lambda scene: PCAWhitening.fit(scene).centred(),
+    "standardising": Standardising.fit,
+}
+# And what a model file can hold.
+KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {
+    "whitening": PCAWhitening,
+    "standardising": Standardising,
+}
+
+
+def kind_of(preprocessing: Preprocessing) -> str:
+    return next(name for name, kind in KINDS.items() if isinstance(preprocessing, kind))
+
+
+def _less_mean(
+    values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None, mean: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """(..., bands) -> (pixels, bands) less the mean, in float64; zeros where not ``valid``"""
+    flat = values.reshape(-1, mean.size).astype(np.float64)
+    if valid is not None and not valid.all():
+        flat[~valid.ravel()] = mean
+    flat -= mean
+    return flat
+
+
+def _alive(variances: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
+    """Which variances are more than rounding noise; a scene without any is refused."""
+    # A constant band of large values leaves rounding noise, so the floor follows the mean as well.
+    scale = np.finfo(np.float64).eps * mean.size
+    floor = scale * max(float(variances.max()), float(np.square(mean).max()) * scale)
+    alive: npt.NDArray[np.bool_] = variances > floor
+    if not alive.any():
+        raise SceneError(
+            f"scene {name!r} is constant: every band has the same value everywhere, so there is nothing to "
+            "classify by; give a cube whose pixels differ"
+        )
+    return alive
+
+
+def _moments(scene: Scene) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean (bands,) and covariance (bands, bands) of the valid pixels, block by block.
 
     Blocks are centred on their own mean before they are merged (Chan, Golub and LeVeque 1983), so nothing
     is lost to cancellation however many pixels there are.
@@ -110,4 +178,17 @@ def _moments(scene: Scene) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np
         scatter += np.outer(step, step) * (count * n / (count + n))
         mean += step * (n / (count + n))
         count += n
-    return count, mean, scatter
+    invalid = scene.rows * scene.cols - count
+    if count < 2:
+        raise SceneError(
+            f"scene {scene.name!r} has {count} valid pixels among {invalid + count}: the others hold NaN, "
+            "infinity or nodata; give a cube with finite values"
+        )
+    if invalid:
+        warnings.warn(
+            f"{invalid} of {invalid + count} pixels of scene {scene.name!r} hold NaN, infinity or nodata "
+            "and are masked",
+            DataWarning,
+            stacklevel=3,
+        )
+    return mean, scatter / (count - 1)

@@ -7,7 +7,7 @@ import torch
 
 from hypercaps.errors import ModelError
 from hypercaps.models.convcapsnet import ConvCapsNet
-from hypercaps.models.registry import METHODS, count_parameters, get_method
+from hypercaps.models.registry import count_parameters, get_method
 
 
 @pytest.mark.parametrize(
@@ -83,35 +83,3 @@ def test_the_papers_recipe() -> None:
     recipe = get_method("convcapsnet").recipe("paper")
     assert (recipe.epochs, recipe.learning_rate) == (50, 0.01)
     assert [recipe.batch_size(n) for n in (10_249, 19_999, 20_000, 54_129)] == [64, 64, 256, 256]
-
-
-@pytest.mark.parametrize("name", METHODS)
-class TestEveryMethod:
-    """What any method has to keep to, whatever it is."""
-
-    BANDS, CLASSES, PATCH = 60, 5, 7
-
-    def patches(self, name: str, n: int = 12) -> torch.Tensor:
-        return torch.randn(n, self.PATCH, self.PATCH, self.BANDS, generator=torch.Generator().manual_seed(3))
-
-    def network(self, name: str) -> torch.nn.Module:
-        return METHODS[name].network(self.BANDS, self.CLASSES, patch=self.PATCH, seed=1).eval()
-
-    def test_order_and_company_in_a_batch_change_nothing(self, name: str) -> None:
-        network, patches = self.network(name), self.patches(name)
-        with torch.inference_mode():
-            whole = network(patches)
-            order = torch.tensor([7, 0, 11, 3])
-            torch.testing.assert_close(network(patches[order]), whole[order], rtol=1e-5, atol=1e-6)
-
-    def test_scores_are_finite_even_for_extreme_input(self, name: str) -> None:
-        with torch.inference_mode():
-            for scale in (0.0, 1.0, 1e4):
-                assert torch.isfinite(self.network(name)(scale * self.patches(name))).all()
-
-    def test_gradients_reach_every_weight(self, name: str) -> None:
-        network = self.network(name)
-        loss = METHODS[name].loss(network(self.patches(name)), torch.arange(12) % self.CLASSES)
-        loss.backward()
-        for key, weight in network.named_parameters():
-            assert weight.grad is not None and weight.grad.abs().max() > 0, key

@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 
 from hypercaps.capsules.routing import class_capsules
 from hypercaps.capsules.squashing import squash
+from hypercaps.errors import ModelError
 
 _VIEWPOINT_STD = 0.1  # how ClassCaps' viewpoint matrices are drawn; the paper does not say
 
@@ -22,6 +23,16 @@ _VIEWPOINT_STD = 0.1  # how ClassCaps' viewpoint matrices are drawn; the paper d
 def positions_after(length: int, window: int, stride: int) -> int:
     """How many times a window fits along ``length`` without padding; 0 or less where it does not."""
     return (length - window) // stride + 1
+
+
+def check_spectrum(bands: int, first_window: int, first_stride: int, second_window: int) -> None:
+    """Refuse a spectrum too short to leave one position in each of two windows, one after the other."""
+    smallest = first_window + first_stride * (second_window - 1)
+    if bands < smallest:
+        raise ModelError(
+            f"{bands} bands are too few for windows of {first_window} and {second_window}: at least {smallest} are "
+            "needed; use smaller windows or a scene with more bands"
+        )
 
 
 class SpatialConv(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from hypercaps.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv, positions_after
-from hypercaps.errors import ModelError
+from hypercaps.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv, check_spectrum, positions_after
+from hypercaps.models.parts import check_odd, check_sizes
 
 
 class ConvCapsNet(nn.Module):
@@ -35,18 +35,9 @@ class ConvCapsNet(nn.Module):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        for name, value in locals().items():
-            if isinstance(value, int) and value < 1:
-                raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
-        if patch % 2 == 0:
-            raise ModelError(f"patch is {patch}: an odd number is expected, so that the pixel is its centre")
-        # The shortest spectrum that leaves one position in each of the two windows.
-        smallest = primary_window + primary_stride * (conv_window - 1)
-        if bands < smallest:
-            raise ModelError(
-                f"{bands} bands are too few for windows of {primary_window} and {conv_window}: at least "
-                f"{smallest} are needed; use smaller windows or a scene with more bands"
-            )
+        check_sizes(locals())
+        check_odd(patch)
+        check_spectrum(bands, primary_window, primary_stride, conv_window)
         self.bands, self.classes, self.patch = bands, classes, patch
         c2 = positions_after(bands, primary_window, primary_stride)
         c3 = positions_after(c2, conv_window, conv_stride)

@@ -1,4 +1,4 @@
-"""The methods by name, each with the ways it is trained."""
+"""The methods by name, each with what it looks at and the ways it is trained."""
 
 from __future__ import annotations
 
@@ -9,26 +9,67 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from hypercaps.capsules.loss import margin_loss
 from hypercaps.errors import ModelError
+from hypercaps.models.c_cnn import ConvCNN
+from hypercaps.models.capsnet import CapsNet
+from hypercaps.models.cnn3d import CNN3D
 from hypercaps.models.convcapsnet import ConvCapsNet
+from hypercaps.models.mlp import MLP
+from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
+from hypercaps.models.svm import RBFSVM, error_share
 
 LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
+_OPTIMIZERS = {"Adam": torch.optim.Adam, "SGD": torch.optim.SGD}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained: Adam at a fixed rate, weights of the best validation epoch."""
+    """How a network is trained: a fixed learning rate, weights of the best validation epoch."""
 
     name: str
     epochs: int
     learning_rate: float
-    batch_small: int  # scenes with fewer than LARGE_SCENE labelled pixels
-    batch_large: int
+    batch_small: int = 64  # scenes with fewer than LARGE_SCENE labelled pixels
+    batch_large: int = 256
+    optimizer: str = "Adam"
+    structure: Mapping[str, Any] | None = None  # sizes and starting weights that belong to the recipe
 
     def batch_size(self, labelled: int) -> int:
         return self.batch_small if labelled < LARGE_SCENE else self.batch_large
+
+    def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        optimizer: torch.optim.Optimizer = _OPTIMIZERS[self.optimizer](network.parameters(), lr=self.learning_rate)
+        return optimizer
+
+    def describe(self) -> str:
+        batches = str(self.batch_small)
+        if self.batch_large != self.batch_small:
+            batches += f" or {self.batch_large}"
+        changed = "".join(f", {key.replace('_', ' ')} {value}" for key, value in (self.structure or {}).items())
+        return f"{self.optimizer} {self.learning_rate:g}, {self.epochs} epochs, batch {batches}{changed}"
+
+
+@dataclass(frozen=True)
+class SolvedRecipe:
+    """A method without epochs: it is solved at once."""
+
+    name: str
+    how: str
+    structure: Mapping[str, Any] | None = None
+
+    def describe(self) -> str:
+        return self.how
+
+
+def _as_it_is(scores: Tensor) -> Tensor:
+    return scores
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    return logits.softmax(dim=-1)
 
 
 @dataclass(frozen=True)
@@ -37,13 +78,24 @@ class Method:
 
     name: str
     title: str
+    looks_at: str
     build: Callable[..., nn.Module]  # (bands, classes, *, patch, generator, **structure)
     loss: Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class positions (B,) -> scalar
-    recipes: Mapping[str, Recipe]
+    recipes: Mapping[str, Recipe | SolvedRecipe]
+    patch: int = 7  # side of the patch, if the user wishes no other
+    preprocessing: str = "centred whitening"  # what is done to the spectra before: a name of whitening.PREPROCESSINGS
+    confidence: Callable[[Tensor], Tensor] = _as_it_is  # scores -> in [0, 1], the order kept
+    # Where unlabelled pixels take part: (network, patches, targets, unlabelled patches) -> scalar
+    semi_supervised: Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor] | None = None
 
-    def recipe(self, name: str) -> Recipe:
+    @property
+    def default_recipe(self) -> str:
+        """The paper's own, unless that does not train."""
+        return "tuned" if "tuned" in self.recipes else "paper"
+
+    def recipe(self, name: str | None = None) -> Recipe | SolvedRecipe:
         try:
-            return self.recipes[name]
+            return self.recipes[name or self.default_recipe]
         except KeyError:
             raise ModelError(f"method {self.name} has no recipe {name!r}: it has {', '.join(self.recipes)}") from None
 
@@ -52,15 +104,16 @@ class Method:
         bands: int,
         classes: int,
         *,
-        patch: int,
+        patch: int | None = None,
         seed: int = 0,
         structure: Mapping[str, Any] | None = None,
     ) -> nn.Module:
         """A new network with weights drawn from ``seed``."""
-        return self._build(bands, classes, patch, structure, Generator().manual_seed(seed))
+        with torch.random.fork_rng(devices=[]):  # torch's own layers draw weights of theirs before ours
+            return self._build(bands, classes, patch, structure, Generator().manual_seed(seed))
 
     def blueprint(
-        self, bands: int, classes: int, *, patch: int, structure: Mapping[str, Any] | None = None
+        self, bands: int, classes: int, *, patch: int | None = None, structure: Mapping[str, Any] | None = None
     ) -> nn.Module:
         """The network's shapes without memory: to count, or to put loaded weights in. Any size costs nothing."""
         with torch.device("meta"):
@@ -70,14 +123,39 @@ class Method:
         self,
         bands: int,
         classes: int,
-        patch: int,
+        patch: int | None,
         structure: Mapping[str, Any] | None,
         generator: Generator | None,
     ) -> nn.Module:
+        side = self.patch if patch is None else patch
         try:
-            return self.build(bands, classes, patch=patch, generator=generator, **(structure or {}))
+            return self.build(bands, classes, patch=side, generator=generator, **(structure or {}))
         except TypeError as error:
             raise ModelError(f"method {self.name} can't be built: {error}") from error
+
+    def describe(self, bands: int | None = None, classes: int | None = None) -> dict[str, Any]:
+        """For lists of methods. Parameters need both sizes, and are None where their number depends on the data."""
+        parameters, problem = None, None
+        if bands is not None and classes is not None and not isinstance(self.recipe(), SolvedRecipe):
+            try:
+                parameters = count_parameters(self.blueprint(bands, classes))
+            except ModelError as error:
+                problem = str(error)
+        return {
+            "name": self.name,
+            "title": self.title,
+            "parameters": parameters,
+            "patch": self.patch,
+            "looks_at": self.looks_at,
+            "preprocessing": self.preprocessing,
+            "recipe": self.default_recipe,
+            "recipes": {name: recipe.describe() for name, recipe in self.recipes.items()},
+            "problem": problem,  # why it can't be built for these sizes
+        }
+
+
+def _recipes(*recipes: Recipe | SolvedRecipe) -> dict[str, Recipe | SolvedRecipe]:
+    return {recipe.name: recipe for recipe in recipes}
 
 
 METHODS: dict[str, Method] = {
@@ -86,9 +164,74 @@ METHODS: dict[str, Method] = {
         Method(
             name="convcapsnet",
             title="1D-ConvCapsNet",
+            looks_at="patches of whitened components",
             build=ConvCapsNet,
             loss=margin_loss,
-            recipes={"paper": Recipe("paper", 50, 0.01, batch_small=64, batch_large=256)},
+            recipes=_recipes(Recipe("paper", 50, 0.01)),
+        ),
+        Method(
+            name="rbf-svm",
+            title="RBF-SVM",
+            looks_at="spectra of single pixels",
+            build=RBFSVM,
+            loss=error_share,
+            recipes=_recipes(SolvedRecipe("paper", "gamma 0.005, C 100")),
+            patch=1,
+            preprocessing="standardising",
+        ),
+        Method(
+            name="mlp",
+            title="MLP",
+            looks_at="spectra of single pixels",
+            build=MLP,
+            loss=cross_entropy,
+            recipes=_recipes(Recipe("paper", 500, 0.01), Recipe("tuned", 500, 0.0003, batch_small=256)),
+            patch=1,
+            preprocessing="standardising",
+            confidence=_softmax,
+        ),
+        Method(
+            name="se-2d-cnn",
+            title="Se-2D-CNN",
+            looks_at="patches of all bands, those of unlabelled pixels too",
+            build=SemiCNN,
+            loss=cross_entropy,
+            recipes=_recipes(Recipe("paper", 40, 0.001, optimizer="SGD"), Recipe("tuned", 40, 0.001)),
+            patch=9,
+            preprocessing="standardising",
+            confidence=_softmax,
+            semi_supervised=semi_supervised_loss,
+        ),
+        Method(
+            name="3d-cnn",
+            title="3D-CNN",
+            looks_at="large patches of all bands as volumes",
+            build=CNN3D,
+            loss=cross_entropy,
+            recipes=_recipes(
+                Recipe("paper", 400, 0.003, batch_small=100, batch_large=100, optimizer="SGD"),
+                Recipe("tuned", 400, 0.001, batch_small=20, batch_large=100, structure={"weight_std": None}),
+            ),
+            patch=27,
+            preprocessing="standardising",
+            confidence=_softmax,
+        ),
+        Method(
+            name="c-cnn",
+            title="c-CNN",
+            looks_at="patches of whitened components",
+            build=ConvCNN,
+            loss=cross_entropy,
+            recipes=_recipes(Recipe("paper", 500, 0.01)),
+            confidence=_softmax,
+        ),
+        Method(
+            name="capsnet",
+            title="CapsNet",
+            looks_at="patches of whitened components",
+            build=CapsNet,
+            loss=margin_loss,
+            recipes=_recipes(Recipe("paper", 50, 0.01), Recipe("tuned", 50, 0.001)),
         ),
     )
 }

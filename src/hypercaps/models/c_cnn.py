@@ -1,0 +1,56 @@
+"""c-CNN: the structure of 1D-ConvCapsNet with scalar neurons in place of capsules, and no routing."""
+
+from __future__ import annotations
+
+from torch import Generator, Tensor, nn
+
+from hypercaps.capsules.layers import SpatialConv, check_spectrum, positions_after
+from hypercaps.models.parts import check_odd, check_sizes, xavier
+
+
+class ConvCNN(nn.Module):
+    """Layer by layer the sizes of 1D-ConvCapsNet's structure table, every number in it a ReLU neuron.
+
+    Where the capsule network reads the length of a class capsule, the class's neurons need a readout: one
+    dense layer from the n x 16 neurons to n logits.
+    """
+
+    def __init__(
+        self,
+        bands: int,
+        classes: int,
+        *,
+        patch: int = 7,
+        spatial_filters: int = 16,
+        primary_channels: int = 16,  # 2 arrays of 8-D capsules
+        primary_window: int = 9,
+        primary_stride: int = 2,
+        conv_channels: int = 32,  # 4 arrays of 8-D capsules
+        conv_window: int = 9,
+        conv_stride: int = 2,
+        class_size: int = 16,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(locals())
+        check_odd(patch)
+        check_spectrum(bands, primary_window, primary_stride, conv_window)
+        self.bands, self.classes, self.patch = bands, classes, patch
+        c2 = positions_after(bands, primary_window, primary_stride)
+        c3 = positions_after(c2, conv_window, conv_stride)
+        self.spatial = SpatialConv(patch, spatial_filters, generator=generator)
+        self.primary = xavier(nn.Conv1d(spatial_filters, primary_channels, primary_window, primary_stride), generator)
+        self.conv = xavier(nn.Conv1d(primary_channels, conv_channels, conv_window, conv_stride), generator)
+        self.classneurons = xavier(nn.Linear(conv_channels * c3, classes * class_size), generator)
+        self.output = xavier(nn.Linear(classes * class_size, classes), generator)
+
+    def features(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) -> the neurons that stand for 1D-ConvCaps: (B, 32, c3)"""
+        convolved: Tensor = self.conv(self.primary(self.spatial(patches)).relu()).relu()
+        return convolved
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) -> logits (B, n)"""
+        neurons = self.classneurons(self.features(patches).flatten(1)).relu()  # (B, n*16)
+        logits: Tensor = self.output(neurons)
+        return logits

@@ -1,0 +1,111 @@
+"""3D-CNN after Chen et al. (2016), IEEE TGRS 54(10), with the 32 filters a layer to which the paper cuts it down."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import max_pool3d, pad
+
+from hypercaps.errors import ModelError
+from hypercaps.models.parts import check_odd, check_sizes
+
+_WEIGHT_STD = 0.001  # Chen et al.'s
+_LAYERS = 3
+_OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+class CNN3D(nn.Module):
+    """Three 3-D convolutions with ReLU, 2x2 spatial max pooling after the first two, dropout after each, dense."""
+
+    def __init__(
+        self,
+        bands: int,
+        classes: int,
+        *,
+        patch: int = 27,
+        filters: int = 32,
+        kernel: int = 4,  # along rows and columns
+        window: int = 32,  # along the bands
+        dropout: float = 0.5,
+        weight_std: float | None = _WEIGHT_STD,  # None: by the size of each layer, after He et al. (2015)
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(locals())
+        check_odd(patch)
+        sides = [_side(size, kernel) for size in range(1, 4 * patch, 2)]
+        if _side(patch, kernel) != 1:
+            fitting = [str(2 * i + 1) for i, side in enumerate(sides) if side == 1]
+            raise ModelError(
+                f"3d-cnn with kernels of {kernel} takes patches of {' or '.join(fitting) or 'no size'}, and patch is "
+                f"{patch}: after its convolutions and poolings one position has to be left"
+            )
+        left = bands - _LAYERS * (window - 1)
+        if left < 1:
+            raise ModelError(
+                f"{bands} bands are too few for three windows of {window}: at least {_LAYERS * (window - 1) + 1} are "
+                "needed; use smaller windows or a scene with more bands"
+            )
+        self.bands, self.classes, self.patch = bands, classes, patch
+        size = (window, kernel, kernel)
+        self.convs = nn.ModuleList([nn.Conv3d(1 if i == 0 else filters, filters, size) for i in range(_LAYERS)])
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(filters * left, classes)
+        for layer in (*self.convs, self.output):
+            if weight_std is None:
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+            else:
+                nn.init.normal_(layer.weight, 0.0, weight_std, generator=generator)
+            nn.init.zeros_(layer.bias)
+
+    def maps(self, patches: Tensor) -> list[Tensor]:
+        """(B, D, D, C) -> what each layer gives, (B, filters, bands left, side, side)"""
+        maps: Tensor = patches.permute(0, 3, 1, 2).unsqueeze(1)  # (B, 1, C, D, D)
+        found = []
+        for i, conv in enumerate(self.convs):
+            maps = conv(maps).relu_()
+            if i < _LAYERS - 1:
+                maps = max_pool3d(maps, (1, 2, 2))
+            maps = self.dropout(maps)
+            found.append(maps)
+        return found
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) -> logits (B, n)"""
+        logits: Tensor = self.output(self.maps(patches)[-1].flatten(1))
+        return logits
+
+    def over_window(self, window: Tensor) -> Tensor:
+        """Logits (h, w, n) of every pixel of a window (h + D - 1, w + D - 1, C) given with its halo.
+
+        Neighbouring patches share most of their convolutions, so each is done once. A pooling halves the grid, and
+        the pixels of a window need all four ways to lay it: each becomes an image of its own, 4 after the first
+        pooling, 16 after the second, and is put back in its place at the end. About 20 times less work than
+        patch by patch.
+        """
+        height, width = (size - self.patch + 1 for size in window.shape[:2])
+        maps = window.permute(2, 0, 1)[None, None]  # (1, 1, C, h + D - 1, w + D - 1)
+        # Each of the 16 images has to be of the same size: up to three rows and columns of zeros are added.
+        maps = pad(maps, (0, -width % 4, 0, -height % 4))
+        for i, conv in enumerate(self.convs):
+            maps = conv(maps).relu_()
+            if i < _LAYERS - 1:
+                rows, cols = ((size - 1) // 2 for size in maps.shape[-2:])
+                shifted = [maps[..., r : r + 2 * rows, c : c + 2 * cols] for r, c in _OFFSETS]
+                maps = torch.cat([max_pool3d(part, (1, 2, 2)) for part in shifted])  # 4 times as many images
+        rows, cols = -(-height // 4), -(-width // 4)
+        maps = maps[..., :rows, :cols]  # (16, filters, left, rows, cols): image 4 * second + first
+        logits: Tensor = self.output(maps.flatten(1, 2).permute(0, 2, 3, 1))  # (16, rows, cols, n)
+        # Pixel (4 i + 2 r2 + r1, 4 j + 2 c2 + c1) is place (i, j) of image (r2, c2, r1, c1).
+        logits = logits.view(2, 2, 2, 2, rows, cols, -1).permute(4, 0, 2, 5, 1, 3, 6)
+        return logits.reshape(4 * rows, 4 * cols, -1)[:height, :width]
+
+
+def _side(patch: int, kernel: int) -> int:
+    """Side of the last layer's maps for a patch; below 1 where it does not fit."""
+    side = patch
+    for i in range(_LAYERS):
+        side -= kernel - 1
+        if i < _LAYERS - 1:
+            side = max(side, 0) // 2
+    return side

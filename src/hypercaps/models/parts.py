@@ -1,0 +1,35 @@
+"""What several methods are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Generator, nn
+
+from hypercaps.errors import ModelError
+
+
+def check_sizes(sizes: dict[str, Any]) -> None:
+    """Refuse a size below 1 among the whole numbers of ``sizes`` (a constructor's ``locals()``)."""
+    for name, value in sizes.items():
+        for number in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(number, int) and number < 1:
+                raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
+
+
+def check_single_pixel(method: str, patch: int) -> None:
+    """Refuse a patch for a method that looks at one pixel's spectrum."""
+    if patch != 1:
+        raise ModelError(f"{method} looks at single pixels and patch is {patch}: leave it out, or give 1")
+
+
+def check_odd(patch: int) -> None:
+    if patch % 2 == 0:
+        raise ModelError(f"patch is {patch}: an odd number is expected, so that the pixel is its centre")
+
+
+def xavier(layer: nn.Module, generator: Generator | None) -> nn.Module:
+    """The layer with Xavier-uniform weights drawn from ``generator`` and zero biases."""
+    nn.init.xavier_uniform_(layer.weight, generator=generator)  # type: ignore[arg-type]
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return layer

@@ -1,0 +1,1 @@
+"""Studies: methods x scenes x label shares x seeds, beside the paper's tables."""

@@ -1,0 +1,232 @@
+"""The runs of a study: each is done once, leaves one JSON, and can fail alone."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.errors import HypercapsError, Interrupted
+from hypercaps.io.open import open_labels, open_scene
+from hypercaps.io.write import write_json, write_npz
+from hypercaps.metrics import score
+from hypercaps.models.registry import Recipe, get_method
+from hypercaps.scene import Labels, Scene
+from hypercaps.study.plan import ScenePlace, Setting
+from hypercaps.training import Progress, threads_in_use, use_threads
+
+Record = dict[str, Any]
+OnDone = Callable[[Record], None]
+
+FIGURES = ("oa", "aa", "kappa", "per_class", "parameters", "train_seconds", "epochs", "error")
+
+
+def finished(out: Path, setting: Setting) -> Record | None:
+    """The record of a run that was done before; None if it was not, or was cut short by a budget."""
+    try:
+        record = json.loads(_json_of(out, setting).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) and not record.get("cut_short") else None
+
+
+def do_runs(
+    settings: Sequence[Setting],
+    out: Path,
+    *,
+    workers: int = 1,
+    deadline: float | None = None,
+    on_done: OnDone = lambda record: None,
+) -> None:
+    """Do the runs and leave the files of each in ``out``; none begins after ``deadline`` (of ``time.time()``)."""
+    if workers > 1:
+        _do_in_processes(settings, out, workers, deadline, on_done)
+        return
+    opened: dict[str, tuple[Scene, Labels]] = {}
+    for setting in settings:
+        if _over(deadline):
+            return
+        on_done(do_run(setting, out, opened, deadline))
+
+
+def do_run(setting: Setting, out: Path, opened: dict[str, tuple[Scene, Labels]], deadline: float | None) -> Record:
+    """One run: train, classify every labelled pixel, score the test pixels; whatever goes wrong is in its record."""
+    record = _blank(setting)
+    try:
+        scene, labels = _open(setting.scene, opened)
+        figures, arrays = _train_and_score(setting, scene, labels, deadline)
+        record |= figures
+        write_npz(_npz_of(out, setting), **arrays)
+    except Interrupted:
+        if not _over(deadline):
+            raise KeyboardInterrupt from None  # the user's own
+        record |= {"error": "the budget ended before its first epoch did", "cut_short": True}
+    except HypercapsError as error:
+        record["error"] = str(error)
+    except MemoryError:
+        record["error"] = "there was not enough memory"
+    except Exception as error:  # another library's: this run is lost, the others need not be
+        record["error"] = f"{type(error).__name__}: {error}"
+    write_json(_json_of(out, setting), record)
+    return record
+
+
+def _train_and_score(
+    setting: Setting, scene: Scene, labels: Labels, deadline: float | None
+) -> tuple[Record, dict[str, Any]]:
+    plan = setting.method
+    classifier = ConvCapsClassifier(
+        train=setting.train_share,
+        val=setting.val_share,
+        seed=setting.seed,
+        method=plan.name,
+        recipe=plan.recipe,
+        epochs=plan.epochs,
+        batch_size=plan.batch_size,
+        structure=dict(plan.structure) or None,
+    )
+
+    def watch(progress: Progress) -> None:
+        if _over(deadline):
+            raise KeyboardInterrupt  # training keeps its best epoch, as for a user's Ctrl-C
+
+    classifier.fit(scene, labels, evaluate=False, on_progress=watch)
+    history, split, model = classifier.history_, classifier.split_, classifier.model_
+    if history.interrupted and not _over(deadline):
+        raise Interrupted("stopped by the user")
+    truth = labels.where_valid(scene)
+    # The paper's maps and its scores come from the same classified pixels: all that have a label.
+    found = classifier.map(scene, only=truth.array > 0).classes
+    tested = split.test
+    scores = score(truth.array.ravel()[tested], found.ravel()[tested], model.legend)
+    figures = scores.to_json()
+    del figures["confusion"]
+    figures |= {
+        "parameters": model.parameters,
+        "train_seconds": history.seconds,
+        "epochs": len(history.records),
+        "best_epoch": history.best_epoch,
+        "cut_short": history.interrupted,
+        "batch_size": model.recipe.get("batch_size"),
+        "n_train": int(split.train.size),
+        "n_val": int(split.val.size),
+        "n_test": int(tested.size),
+        "leakage": split.leakage,
+        "history": [[record.loss, record.val_oa] for record in history.records],
+    }
+    figures["bands"] = scene.bands
+    arrays = {"classes": found, "labels": truth.array, "test": tested, "truth": truth.array.ravel()[tested]}
+    return figures, arrays
+
+
+def _over(deadline: float | None) -> bool:
+    return deadline is not None and time.time() >= deadline
+
+
+def _blank(setting: Setting) -> Record:
+    """What is known of a run before it is done."""
+    plan = setting.method
+    recipe = get_method(plan.name).recipe(plan.recipe)
+    return {
+        "scene": setting.scene.name,
+        "method": plan.name,
+        "recipe": plan.recipe,
+        "train_share": setting.train_share,
+        "seed": setting.seed,
+        **dict.fromkeys(FIGURES),
+        "recipe_epochs": recipe.epochs if isinstance(recipe, Recipe) else None,
+        "changed": {"epochs": plan.epochs, "batch_size": plan.batch_size, "structure": dict(plan.structure)},
+        "val_share": setting.val_share,
+        "threads": threads_in_use(),
+        "key": setting.key,
+    }
+
+
+def _open(place: ScenePlace, opened: dict[str, tuple[Scene, Labels]]) -> tuple[Scene, Labels]:
+    if place.name not in opened:
+        opened[place.name] = open_scene(place.cube), open_labels(place.labels)
+    return opened[place.name]
+
+
+def _json_of(out: Path, setting: Setting) -> Path:
+    return out / "runs" / f"{setting.key}.json"
+
+
+def _npz_of(out: Path, setting: Setting) -> Path:
+    return out / "runs" / f"{setting.key}.npz"
+
+
+class _Worker:
+    """A process of its own that does one run after another."""
+
+    def __init__(self, out: Path, threads: int, deadline: float | None) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads half-way
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, out, threads, deadline), daemon=True)
+        self.process.start()
+        theirs.close()  # so that its death is the end of the pipe
+        self.setting: Setting | None = None
+
+    def give(self, setting: Setting) -> None:
+        self.setting = setting
+        self.pipe.send(setting)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+
+def _work(pipe: Connection, out: Path, threads: int, deadline: float | None) -> None:
+    """What a worker process does until its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    use_threads(threads)
+    opened: dict[str, tuple[Scene, Labels]] = {}
+    while True:
+        try:
+            setting = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(do_run(setting, out, opened, deadline))
+
+
+def _do_in_processes(
+    settings: Sequence[Setting], out: Path, workers: int, deadline: float | None, on_done: OnDone
+) -> None:
+    waiting = list(reversed(settings))
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    idle = [_Worker(out, threads, deadline) for _ in range(min(workers, len(settings)))]
+    busy: dict[Connection, _Worker] = {}
+    try:
+        while True:
+            while idle and waiting and not _over(deadline):
+                worker = idle.pop()
+                worker.give(waiting.pop())
+                busy[worker.pipe] = worker
+            if not busy:
+                return
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                worker = busy.pop(ready)
+                assert worker.setting is not None
+                try:
+                    record = ready.recv()
+                except (EOFError, OSError):  # killed, most often for want of memory
+                    worker.process.join()
+                    record = _blank(worker.setting)
+                    record["error"] = f"its process ended without a result (exit code {worker.process.exitcode})"
+                    write_json(_json_of(out, worker.setting), record)
+                    worker.stop()
+                    worker = _Worker(out, threads, deadline)
+                idle.append(worker)
+                on_done(record)
+    finally:
+        for worker in (*idle, *busy.values()):
+            worker.stop()

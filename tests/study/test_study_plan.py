@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hypercaps.errors import CatalogError, ModelError, StudyError
+from hypercaps.study.plan import builtin_studies, open_study
+
+STUDY = """
+title = "Two methods"
+scenes = ["indian-pines", { name = "mine", cube = "cube.npy", labels = "$THERE/labels.npy" }]
+train_shares = [0.2, 0.1]
+repeats = 3
+[methods.rbf-svm]
+repeats = 2
+train_shares = [0.2]
+[methods.mlp]
+recipe = "paper"
+epochs = 4
+structure = { hidden = [8] }
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    (tmp_path / "two.toml").write_text(STUDY)
+    return tmp_path / "two.toml"
+
+
+def test_the_builtin_studies_are_those_of_the_paper() -> None:
+    assert builtin_studies() == ["paper-convergence", "paper-cost", "paper-methods", "paper-small", "quick"]
+    everyone = {"rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "c-cnn", "capsnet", "convcapsnet"}
+    scenes = {"indian-pines", "pavia-university", "salinas"}
+    expected = {
+        "paper-methods": (everyone, scenes, {0.2}),
+        "paper-small": ({"convcapsnet"}, scenes, {0.1, 0.05}),
+        "paper-cost": ({"convcapsnet", "capsnet"}, scenes, {0.2}),
+        "paper-convergence": ({"convcapsnet", "capsnet", "c-cnn"}, scenes, {0.2}),
+    }
+    for name, (methods, places, shares) in expected.items():
+        settings = open_study(name).settings()
+        assert {setting.method.name for setting in settings} == methods
+        assert {setting.scene.name for setting in settings} == places
+        assert {setting.train_share for setting in settings} == shares
+        assert {setting.val_share for setting in settings} == {0.1}
+    assert {setting.seed for setting in open_study("paper-methods").settings()} == set(range(20))
+    quick = open_study("quick").settings()
+    assert {setting.scene.name for setting in quick} == {"indian-pines"}
+    assert {setting.method.name for setting in quick} == everyone
+
+
+def test_a_study_from_a_file(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THERE", str(written.parent / "elsewhere"))
+    study = open_study(str(written))
+    assert (study.name, study.title) == ("two", "Two methods")
+    mine = study.scenes[1]
+    assert mine.cube == str(written.parent / "cube.npy")
+    assert mine.labels == str(written.parent / "elsewhere" / "labels.npy")
+    settings = study.settings()
+    svm = [s for s in settings if s.method.name == "rbf-svm"]
+    assert len(svm) == 2 * 2 * 1 and {s.train_share for s in svm} == {0.2}
+    mlp = [s for s in settings if s.method.name == "mlp"]
+    assert len(mlp) == 3 * 2 * 2
+    assert mlp[0].method.recipe == "paper" and mlp[0].method.epochs == 4 and mlp[0].method.structure == {"hidden": [8]}
+    assert [s.seed for s in settings] == sorted(s.seed for s in settings)  # all methods before the next seed
+    assert len({s.key for s in settings}) == len(settings)
+
+
+def test_a_setting_that_changes_the_result_changes_the_key(written: Path) -> None:
+    first = open_study(str(written)).settings()
+    written.write_text(STUDY.replace("epochs = 4", "epochs = 5"))
+    second = open_study(str(written)).settings()
+    same = {s.key for s in first} & {s.key for s in second}
+    assert same == {s.key for s in first if s.method.name == "rbf-svm"}
+
+
+def test_a_part_of_a_study(written: Path) -> None:
+    study = open_study(str(written))
+    part = study.only(methods=["mlp", "c-cnn"], scenes=["mine"], repeats=5)
+    settings = part.settings()
+    assert {s.method.name for s in settings} == {"mlp", "c-cnn"} and {s.scene.name for s in settings} == {"mine"}
+    assert {s.seed for s in settings} == set(range(5))
+    assert next(s for s in settings if s.method.name == "mlp").method.epochs == 4
+    assert study.only().settings() == study.settings()
+
+
+def test_unknown_names_list_the_known_ones(written: Path) -> None:
+    study = open_study(str(written))
+    with pytest.raises(ModelError, match=r"no method 'svm': known are convcapsnet, rbf-svm"):
+        study.only(methods=["svm"])
+    with pytest.raises(CatalogError, match=r"no scene 'pavia' in the study: known are .*mine.*pavia-university"):
+        study.only(scenes=["pavia"])
+    with pytest.raises(StudyError, match=r"no study 'quik'.*paper-small.*did you mean quick\?"):
+        open_study("quik")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("epochs = 4", "epochs = 0", r"methods.mlp.epochs is 0"),
+        ("epochs = 4", "epoch = 4", r"'epoch' that is not known: known are batch_size, epochs"),
+        ("repeats = 3", 'repeats = "3"', r"repeats is '3': a whole number"),
+        ("[0.2, 0.1]", "[20]", r"20 is not a share"),
+        ("[0.2, 0.1]", "[]", r"train_shares is empty"),
+        ("[methods.mlp]", "[methods.mpl]", r"no method 'mpl'.*did you mean mlp"),
+        ('recipe = "paper"', 'recipe = "papr"', r"mlp has no recipe 'papr': it has paper, tuned"),
+        ('name = "mine"', 'name = "../mine"', r"used in file names"),
+        ('cube = "cube.npy", ', "", r"needs name, cube and labels"),
+        ('"indian-pines"', '"indian pines"', r"no scene 'indian pines'"),
+        ("title =", "title", r"can't be read as a study"),
+    ],
+)
+def test_a_bad_file_says_what_is_wrong(written: Path, old: str, new: str, said: str) -> None:
+    assert old in STUDY
+    written.write_text(STUDY.replace(old, new, 1))
+    with pytest.raises((StudyError, ModelError, CatalogError), match=said):
+        open_study(str(written))
+
+
+def test_a_study_without_methods_or_scenes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('scenes = ["indian-pines"]\n[methods]\n')
+    with pytest.raises(StudyError, match="names no method"):
+        open_study(str(tmp_path / "s.toml"))
+    (tmp_path / "s.toml").write_text("scenes = []\n[methods.mlp]\n")
+    with pytest.raises(StudyError, match="names no scene"):
+        open_study(str(tmp_path / "s.toml"))

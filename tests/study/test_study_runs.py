@@ -1,0 +1,173 @@
+"""Studies as they are run: on made scenes, stopped, killed, gone on with."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import make_cube
+from hypercaps.errors import OutputError
+from hypercaps.study import runs
+from hypercaps.study.plan import Study, open_study
+from hypercaps.study.study import run_study
+
+STUDY = """
+title = "Made"
+scenes = [{ name = "made", cube = "cube.npy", labels = "labels.npy" }]
+train_shares = [0.4]
+repeats = 2
+[methods.rbf-svm]
+[methods.convcapsnet]
+epochs = 2
+batch_size = 16
+[methods.3d-cnn]
+"""
+KEYS = {
+    "scene", "method", "recipe", "train_share", "seed", "oa", "aa", "kappa", "per_class", "parameters",
+    "train_seconds", "epochs", "error",
+}  # fmt: skip
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """Two methods that work and one that the scene has too few bands for."""
+    cube, labels = make_cube(rows=30, cols=30)
+    np.save(tmp_path / "cube.npy", cube)
+    np.save(tmp_path / "labels.npy", labels)
+    (tmp_path / "made.toml").write_text(STUDY)
+    return open_study(str(tmp_path / "made.toml"))
+
+
+def results(out: Path) -> list[dict[str, object]]:
+    return json.loads((out / "results.json").read_text())
+
+
+def test_every_run_leaves_its_record_and_a_failed_one_does_not_stop_the_others(study: Study, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run_study(study, out, command="hypercaps study made.toml")
+    assert (result.planned, result.done_before, result.done_now, result.failed, result.left) == (6, 0, 6, 2, 0)
+    found = results(out)
+    assert len(found) == 6 and all(set(record) >= KEYS for record in found)
+    for record in found:
+        if record["method"] == "3d-cnn":
+            assert "26 bands are too few" in record["error"] and record["oa"] is None
+        else:
+            assert record["error"] is None and 0 <= record["oa"] <= 100
+            assert [row["label"] for row in record["per_class"]] == [1, 2, 3]
+            assert record["epochs"] == (1 if record["method"] == "rbf-svm" else 2)
+            assert record["train_seconds"] > 0 and record["parameters"] > 0
+    with (out / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["method"] for row in rows] == [record["method"] for record in found]
+    page = (out / "results.md").read_text()
+    assert "1D-ConvCapsNet" in page and "26 bands are too few" in page and "hypercaps study made.toml" in page
+    assert {path.name for path in result.files} >= {"results.json", "results.csv", "results.md", "results.html"}
+    # Both methods had the same test pixels: that is what a paired test needs.
+    tests = [np.load(path)["test"] for path in sorted((out / "runs").glob("*seed00*.npz"))]
+    assert len(tests) == 2 and np.array_equal(*tests)
+
+
+def test_what_is_done_is_not_done_again(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    run_study(study.only(methods=["rbf-svm"], repeats=1), out)
+    before = {path: path.read_bytes() for path in (out / "runs").iterdir()}
+    (out / "runs" / "half-written.json").write_text('{"scene":')  # as no killed run leaves it, but a disk might
+    done: list[dict[str, object]] = []
+    result = run_study(study.only(methods=["rbf-svm", "convcapsnet"]), out, on_done=done.append)
+    assert (result.done_before, result.done_now) == (1, 3)
+    assert sorted((r["method"], r["seed"]) for r in done) == [("convcapsnet", 0), ("convcapsnet", 1), ("rbf-svm", 1)]
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert len(results(out)) == 4
+
+    def fail(*args: object) -> None:
+        raise AssertionError("nothing is left to be done")
+
+    monkeypatch.setattr(runs, "do_run", fail)
+    assert run_study(study.only(methods=["rbf-svm", "convcapsnet"]), out).done_before == 4
+
+
+def test_processes_give_the_same_results_as_one(study: Study, tmp_path: Path) -> None:
+    part = study.only(methods=["rbf-svm", "convcapsnet"], repeats=1)
+    run_study(part, tmp_path / "one")
+    run_study(part, tmp_path / "two", workers=2)
+    one, two = results(tmp_path / "one"), results(tmp_path / "two")
+    assert [(r["method"], r["n_test"], r["error"]) for r in one] == [
+        (r["method"], r["n_test"], r["error"]) for r in two
+    ]
+    svm = [next(r["oa"] for r in found if r["method"] == "rbf-svm") for found in (one, two)]
+    assert svm[0] == svm[1]
+
+
+def test_a_killed_process_loses_its_run_alone(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = runs._Worker.give
+
+    def kill_the_networks(worker: runs._Worker, setting: object) -> None:
+        start(worker, setting)
+        if setting.method.name == "convcapsnet":
+            os.kill(worker.process.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(runs._Worker, "give", kill_the_networks)
+    result = run_study(study.only(methods=["convcapsnet", "rbf-svm"], repeats=1), tmp_path / "out", workers=2)
+    assert (result.done_now, result.failed) == (2, 1)
+    errors = {record["method"]: record["error"] for record in results(tmp_path / "out")}
+    assert errors["rbf-svm"] is None and "ended without a result (exit code -9)" in errors["convcapsnet"]
+
+
+def test_a_budget_ends_a_study_and_the_rest_is_done_later(study: Study, tmp_path: Path) -> None:
+    part = study.only(methods=["convcapsnet"], repeats=3)
+    out = tmp_path / "out"
+    spent = run_study(part, out, budget_minutes=1e-9)
+    assert spent.done_now == 0 and spent.left == 3
+    assert "no run" in (out / "results.md").read_text().lower()
+    assert run_study(part, out).left == 0
+
+
+def test_a_run_cut_short_keeps_its_best_epoch_and_is_done_again_later(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = study.only(methods=["convcapsnet"], repeats=1)
+    asked = itertools.count()
+    monkeypatch.setattr(runs, "_over", lambda deadline: next(asked) > 20)  # time runs out in the second epoch
+    result = run_study(part, tmp_path / "out", budget_minutes=10)
+    monkeypatch.undo()
+    [record] = results(tmp_path / "out")
+    assert record["cut_short"] and result.left == 1
+    assert run_study(part, tmp_path / "out").done_now == 1
+    [record] = results(tmp_path / "out")
+    assert not record["cut_short"] and record["epochs"] == 2
+
+
+def test_ctrl_c_writes_the_pages_with_what_there_is(study: Study, tmp_path: Path) -> None:
+    def stop(record: dict[str, object]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, tmp_path / "out", on_done=stop)
+    assert len(results(tmp_path / "out")) == 1
+
+
+def test_scenes_that_cant_be_had_are_listed(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPERCAPS_MIRROR", "http://127.0.0.1:9")  # nobody listens there
+    part = study.only(methods=["rbf-svm"], scenes=["made", "pavia-university"], repeats=1)
+    result = run_study(part, tmp_path / "out")
+    assert [gap["scene"] for gap in result.missing] == ["pavia-university"]
+    assert result.done_now == 1
+    for page in ("results.md", "results.html"):
+        assert "pavia-university" in (tmp_path / "out" / page).read_text()
+
+
+def test_a_folder_with_other_things_is_left_alone(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("important")
+    with pytest.raises(OutputError, match="holds other things than a study"):
+        run_study(study, tmp_path / "full")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        run_study(study, tmp_path / "file")
