@@ -98,6 +98,9 @@ class Study:
     ) -> Study:
         """A part of the study; methods and scenes that it does not have are added as they are known."""
         study = self
+        for option, names in (("--methods", methods), ("--scenes", scenes)):
+            if names is not None and not names:
+                raise StudyError(f"{option} names nothing: give names with commas between, or leave it out")
         if methods is not None:
             known = {plan.name: plan for plan in self.methods}
             chosen = [known.get(name) or _method_plan(name, {}, "--methods") for name in _unique(methods)]
