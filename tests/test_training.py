@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hypercaps.errors import Interrupted, TrainingError
-from hypercaps.training import Examples, Progress, train
+from hypercaps.training import Examples, Progress, bytes_to_train, train
 
 
 class FakeStore:
@@ -109,3 +109,17 @@ def test_progress_goes_from_nothing_to_all() -> None:
 def test_divergence_is_said() -> None:
     with pytest.raises(TrainingError, match=r"diverged in epoch 1.*learning rate of inf"):
         run([1, 1], learning_rate=float("inf"))
+
+
+def test_memory_for_a_step_counts_weights_and_what_the_backward_pass_needs() -> None:
+    def needed(batch_size: int) -> int:
+        network = nn.Sequential(
+            nn.Flatten(), nn.Linear(6, 100, device="meta"), nn.ReLU(), nn.Linear(100, 3, device="meta")
+        )
+        return bytes_to_train(network, nn.functional.cross_entropy, (1, 1, 6), batch_size)
+
+    weights = 6 * 100 + 100 + 100 * 3 + 3
+    for_one, for_two = needed(1), needed(2)
+    assert for_one > 4 * 5 * weights  # weights, gradients, Adam's two, the best so far
+    # What a sample adds: at least the hidden layer and the input, and not much more than both a few times over.
+    assert 4 * 106 <= for_two - for_one <= 4 * 106 * 5

@@ -290,8 +290,8 @@ def _check_memory(
     spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
     needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
     if training:
-        batch = training["batch_size"] * (1 if method.semi_supervised is None else 2)
-        needed += bytes_to_train(blueprint, method.loss, (patch, patch, scene.bands), batch)
+        shape, batch = (patch, patch, scene.bands), training["batch_size"]
+        needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
     available = available_memory()
     if needed > available:
         raise ModelError(

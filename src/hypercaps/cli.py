@@ -360,16 +360,20 @@ def study(
     console = console_out()
     plan = open_study(which).only(methods=_listed(methods), scenes=_listed(scenes), repeats=repeats)
     shown = terminal.StudyProgress(console)
-    result = run_study(
-        plan,
-        out,
-        workers=workers,
-        budget_minutes=budget,
-        command=_command_line(),
-        download_progress=terminal.download_bar(console),
-        on_start=shown.started,
-        on_done=shown.run_done,
-    )
+    try:
+        result = run_study(
+            plan,
+            out,
+            workers=workers,
+            budget_minutes=budget,
+            command=_command_line(),
+            download_progress=terminal.download_bar(console),
+            on_start=shown.started,
+            on_done=shown.run_done,
+        )
+    except KeyboardInterrupt:
+        console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
+        raise typer.Exit(130) from None
     terminal.print_study(console, out, result)
 
 

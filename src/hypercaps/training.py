@@ -209,7 +209,13 @@ def available_memory() -> int:
 
 
 def bytes_to_train(
-    network: nn.Module, loss_of: Loss, patch_shape: tuple[int, int, int], batch_size: int, optimizer_copies: int = 2
+    network: nn.Module,
+    loss_of: Loss,
+    patch_shape: tuple[int, int, int],
+    batch_size: int,
+    *,
+    semi_supervised: SemiSupervisedLoss | None = None,
+    optimizer_copies: int = 2,
 ) -> int:
     """Memory that a training step takes at its height, from a network without memory (a blueprint).
 
@@ -226,6 +232,9 @@ def bytes_to_train(
     patches = torch.empty(batch_size, *patch_shape, device="meta")
     targets = torch.zeros(batch_size, dtype=torch.int64, device="meta")
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        loss_of(network(patches), targets)
+        if semi_supervised is None:
+            loss_of(network(patches), targets)
+        else:
+            semi_supervised(network, patches, targets, patches)
     weights = 4 * sum(weight.numel() for weight in network.parameters())
     return weights * (3 + optimizer_copies) + kept + 4 * patches.numel()

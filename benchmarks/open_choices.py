@@ -1,0 +1,120 @@
+"""What the paper leaves open, tried one by one on validation pixels alone: docs/open-choices.md shows the outcome.
+
+python benchmarks/open_choices.py                              5 % of the labels, seeds 0 to 4, all choices
+python benchmarks/open_choices.py --train 0.2 --epochs 25 largest-first largest-in-the-middle
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hypercaps import open_labels, open_scene, split_by_share
+from hypercaps.models.registry import get_method
+from hypercaps.patches import PatchStore
+from hypercaps.training import Examples, train
+from hypercaps.whitening import PCAWhitening
+
+Order = Callable[[int, int], Tensor]  # components, seed -> which stands where
+
+
+def largest_first(components: int, seed: int) -> Tensor:
+    return torch.arange(components)
+
+
+def in_the_middle(components: int, seed: int) -> Tensor:
+    rank = torch.arange(components)
+    return torch.cat([rank[1::2].flip(0), rank[0::2]])
+
+
+def at_random(components: int, seed: int) -> Tensor:
+    return torch.randperm(components, generator=torch.Generator().manual_seed(seed))
+
+
+def spread_evenly(components: int, seed: int) -> Tensor:
+    return ((torch.arange(components) * 0.6180339887498949) % 1.0).argsort()  # by the golden angle
+
+
+def scaled(part: str, factor: float) -> Callable[[nn.Module], None]:
+    """Multiply the starting weights (not the biases) of one or more layers."""
+
+    def change(network: nn.Module) -> None:
+        for name, weight in network.named_parameters():
+            if weight.dim() > 1 and name.split(".")[0] in part.split(",") and not name.endswith("bias"):
+                weight.data.mul_(factor)
+
+    return change
+
+
+# Each changes one thing from the first: order of the components, starting weights, or a setting of the training.
+CHOICES: dict[str, dict[str, Any]] = {
+    "largest-first": {},
+    "largest-last": {"order": lambda components, seed: torch.arange(components).flip(0)},
+    "largest-in-the-middle": {"order": in_the_middle},
+    "spread-evenly": {"order": spread_evenly},
+    "random-order": {"order": at_random},
+    "he-convolutions": {"start": scaled("spatial,primary", 2**0.5)},
+    "spatial-doubled": {"start": scaled("spatial", 2.0)},
+    "viewpoints-0.02": {"start": scaled("classcaps", 0.2)},
+    "viewpoints-glorot": {"start": scaled("classcaps", 0.054)},  # as Keras would draw them
+    "batch-16": {"batch_size": 16},
+    "batch-32": {"batch_size": 32},
+    "epochs-150": {"epochs": 150},
+    "rate-0.003": {"learning_rate": 0.003},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("choices", nargs="*", default=list(CHOICES), help=", ".join(CHOICES))
+    parser.add_argument("--train", type=float, default=0.05)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=50)
+    args = parser.parse_args()
+    scene, labels = open_scene("indian-pines"), open_labels("indian-pines")
+    labelled = np.flatnonzero(labels.array > 0)
+    store = PatchStore(scene, PCAWhitening.fit(scene), labelled, 7)
+    spectra = store._spectra
+    targets = torch.from_numpy(np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled]))
+    method = get_method("convcapsnet")
+    for name in args.choices:
+        choice, found = CHOICES[name], []
+        for seed in range(args.seeds):
+            split = split_by_share(labels, args.train, 0.1, seed=seed)
+            order: Order = choice.get("order", largest_first)
+            store._spectra = spectra[:, order(scene.bands, seed)].contiguous()
+            examples = Examples(
+                store,
+                targets,
+                train=torch.from_numpy(np.searchsorted(labelled, split.train)),
+                val=torch.from_numpy(np.searchsorted(labelled, split.val)),
+            )
+            network = method.network(scene.bands, len(labels.legend), seed=seed)
+            choice.get("start", lambda network: None)(network)
+            history = train(
+                network,
+                method.loss,
+                examples,
+                torch.optim.Adam(network.parameters(), lr=choice.get("learning_rate", 0.01)),
+                epochs=choice.get("epochs", args.epochs),
+                batch_size=choice.get("batch_size", 64),
+                seed=seed,
+            )
+            found.append(max(record.val_oa or 0.0 for record in history.records))
+        each = ", ".join(f"{oa:.2f}" for oa in found)
+        print(
+            f"{name:22} mean {statistics.mean(found):.2f}  median {statistics.median(found):.2f}  ({each})", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
