@@ -359,18 +359,19 @@ def study(
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
     console = console_out()
     plan = open_study(which).only(methods=_listed(methods), scenes=_listed(scenes), repeats=repeats)
-    shown = terminal.StudyProgress(console)
     try:
-        result = run_study(
-            plan,
-            out,
-            workers=workers,
-            budget_minutes=budget,
-            command=_command_line(),
-            download_progress=terminal.download_bar(console),
-            on_start=shown.started,
-            on_done=shown.run_done,
-        )
+        with terminal.StudyProgress(console, workers) as shown:
+            result = run_study(
+                plan,
+                out,
+                workers=workers,
+                budget_minutes=budget,
+                command=_command_line(),
+                download_progress=terminal.download_bar(console),
+                on_start=shown.started,
+                on_done=shown.run_done,
+                on_progress=shown.training,
+            )
     except KeyboardInterrupt:
         console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
         raise typer.Exit(130) from None

@@ -25,6 +25,7 @@ from rich.table import Table
 from hypercaps.io.runfolder import RUN_FILES
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
+    from hypercaps.study.plan import Setting
     from hypercaps.study.study import StudyResult
     from hypercaps.training import Progress as TrainingProgress
 
@@ -228,11 +229,36 @@ def print_methods(console: Console, methods: list[dict[str, Any]]) -> None:
 
 
 class StudyProgress:
-    """A line for every run of a study as it ends."""
+    """A line for every run of a study as it ends, and on a terminal a bar below for the one at hand."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, workers: int) -> None:
         self._console = console
         self._planned = self._done = 0
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        waiting = f"{workers} runs at a time" if workers > 1 else "getting ready"
+        self._task = self._progress.add_task(waiting, total=None, figures="")
+
+    def __enter__(self) -> StudyProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def training(self, setting: Setting, now: TrainingProgress) -> None:
+        what = f"{setting.scene.name}, {setting.method.name}, seed {setting.seed}"
+        figures = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
+        self._progress.update(self._task, description=escape(what), total=1.0, completed=now.done, figures=figures)
 
     def started(self, planned: int, done_before: int, missing: Sequence[Mapping[str, str]]) -> None:
         self._planned, self._done = planned, done_before
@@ -240,6 +266,7 @@ class StudyProgress:
             self._console.print(f"[yellow]Missing[/] {escape(gap['scene'])}: {escape(gap['reason'])}", soft_wrap=True)
         before = f", {done_before} of them done before" if done_before else ""
         self._console.print(f"{planned} runs{before}")
+        self._progress.start()  # not before: downloads have bars of their own
 
     def run_done(self, record: Mapping[str, Any]) -> None:
         if not record.get("cut_short"):

@@ -19,7 +19,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class positions (B,)
 # (network, patches, class positions, unlabelled patches) -> scalar
 SemiSupervisedLoss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 
-INFERENCE_BATCH = 64  # what a pixel needs on the way stays near the cache
+INFERENCE_BATCH = 64  # at most: what a pixel needs on the way stays near the cache
 
 
 def use_threads(threads: int) -> None:
@@ -131,7 +131,7 @@ def train(
                         f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
                         f"{optimizer.param_groups[0]['lr']}"
                     )
-                right = _count_right(network, examples)
+                right = _count_right(network, examples, min(INFERENCE_BATCH, batch_size))
                 n_val = len(examples.val)
                 val_oa = 100.0 * right / n_val if n_val else None
                 better = right > best_right or n_val == 0
@@ -172,14 +172,14 @@ def _train_epoch(
     return total / seen
 
 
-def _count_right(network: nn.Module, examples: Examples) -> int:
+def _count_right(network: nn.Module, examples: Examples, batch_size: int) -> int:
     """Validation patches that the network classifies correctly."""
     network.eval()
     right = 0
     if len(examples.val) == 0:  # split would give one empty batch, not none
         return right
     with torch.inference_mode():
-        for which in torch.split(examples.val, INFERENCE_BATCH):
+        for which in torch.split(examples.val, batch_size):
             predicted = network(examples.store.gather(which)).argmax(dim=1)
             right += int((predicted == examples.targets[which]).sum())
     return right
@@ -194,7 +194,7 @@ def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
     with torch.inference_mode():
         loss = float(loss_of(network(patches), targets))
     n_val = len(examples.val)
-    val_oa = 100.0 * _count_right(network, examples) / n_val if n_val else None
+    val_oa = 100.0 * _count_right(network, examples, INFERENCE_BATCH) / n_val if n_val else None
     return History((EpochRecord(1, loss, val_oa, seconds),), 1, seconds, interrupted=False)
 
 

@@ -24,6 +24,7 @@ from hypercaps.training import Progress, threads_in_use, use_threads
 
 Record = dict[str, Any]
 OnDone = Callable[[Record], None]
+OnProgress = Callable[[Setting, Progress], None]  # of the run at hand; runs in other processes don't tell
 
 FIGURES = ("oa", "aa", "kappa", "per_class", "parameters", "train_seconds", "epochs", "error")
 
@@ -44,6 +45,7 @@ def do_runs(
     workers: int = 1,
     deadline: float | None = None,
     on_done: OnDone = lambda record: None,
+    on_progress: OnProgress = lambda setting, progress: None,
 ) -> None:
     """Do the runs and leave the files of each in ``out``; none begins after ``deadline`` (of ``time.time()``)."""
     if workers > 1:
@@ -53,15 +55,21 @@ def do_runs(
     for setting in settings:
         if _over(deadline):
             return
-        on_done(do_run(setting, out, opened, deadline))
+        on_done(do_run(setting, out, opened, deadline, on_progress))
 
 
-def do_run(setting: Setting, out: Path, opened: dict[str, tuple[Scene, Labels]], deadline: float | None) -> Record:
+def do_run(
+    setting: Setting,
+    out: Path,
+    opened: dict[str, tuple[Scene, Labels]],
+    deadline: float | None,
+    on_progress: OnProgress = lambda setting, progress: None,
+) -> Record:
     """One run: train, classify every labelled pixel, score the test pixels; whatever goes wrong is in its record."""
     record = _blank(setting)
     try:
         scene, labels = _open(setting.scene, opened)
-        figures, arrays = _train_and_score(setting, scene, labels, deadline)
+        figures, arrays = _train_and_score(setting, scene, labels, deadline, on_progress)
         record |= figures
         write_npz(_npz_of(out, setting), **arrays)
     except Interrupted:
@@ -79,7 +87,7 @@ def do_run(setting: Setting, out: Path, opened: dict[str, tuple[Scene, Labels]],
 
 
 def _train_and_score(
-    setting: Setting, scene: Scene, labels: Labels, deadline: float | None
+    setting: Setting, scene: Scene, labels: Labels, deadline: float | None, on_progress: OnProgress
 ) -> tuple[Record, dict[str, Any]]:
     plan = setting.method
     classifier = ConvCapsClassifier(
@@ -96,6 +104,7 @@ def _train_and_score(
     def watch(progress: Progress) -> None:
         if _over(deadline):
             raise KeyboardInterrupt  # training keeps its best epoch, as for a user's Ctrl-C
+        on_progress(setting, progress)
 
     classifier.fit(scene, labels, evaluate=False, on_progress=watch)
     history, split, model = classifier.history_, classifier.split_, classifier.model_

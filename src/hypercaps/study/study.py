@@ -17,7 +17,7 @@ from hypercaps.io.write import explained, write_json
 from hypercaps.modelfile import current_versions
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import ScenePlace, Study
-from hypercaps.study.runs import Record, do_runs, finished
+from hypercaps.study.runs import OnDone, OnProgress, Record, do_runs, finished
 from hypercaps.training import total_memory
 
 
@@ -46,7 +46,8 @@ def run_study(
     command: str = "",
     download_progress: ProgressMaker | None = None,
     on_start: Callable[[int, int, list[dict[str, str]]], None] = lambda planned, before, missing: None,
-    on_done: Callable[[Record], None] = lambda record: None,
+    on_done: OnDone = lambda record: None,
+    on_progress: OnProgress = lambda setting, progress: None,
 ) -> StudyResult:
     """Do what is not yet done of a study and write its pages; Ctrl-C writes them with what there is."""
     deadline = None if budget_minutes is None else time.time() + 60 * budget_minutes
@@ -66,7 +67,7 @@ def run_study(
 
     stopped = False
     try:
-        do_runs(to_do, out, workers=workers, deadline=deadline, on_done=note)
+        do_runs(to_do, out, workers=workers, deadline=deadline, on_done=note, on_progress=on_progress)
     except KeyboardInterrupt:
         stopped = True
     files = write_study(out)
