@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,18 @@ def test_a_study_without_methods_or_scenes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("scenes = []\n[methods.mlp]\n")
     with pytest.raises(StudyError, match="names no scene"):
         open_study(str(tmp_path / "s.toml"))
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "studies").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_studies_of_our_own_results_can_be_read(path: Path) -> None:
+    assert open_study(str(path)).settings()
+
+
+def test_the_study_shown_in_the_docs_can_be_read(tmp_path: Path) -> None:
+    [shown] = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "studies.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "shown.toml").write_text(shown)
+    settings = open_study(str(tmp_path / "shown.toml")).settings()
+    assert len(settings) == 2 * 2 * 5 + 2 * 1 * 1
