@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import ModelFileError
 from hypercaps.modelfile import _digest, read_model, write_model
+from hypercaps.whitening import PCAWhitening
 
 
 @pytest.fixture
@@ -84,7 +85,12 @@ def test_pickles_are_never_run(tmp_path: Path) -> None:
 
 
 def altered(
-    saved: Path, change: object, *, tensors: dict[str, torch.Tensor] | None = None, forged: bool = True
+    saved: Path,
+    change: object,
+    *,
+    tensors: dict[str, torch.Tensor] | None = None,
+    forged_tensors: dict[str, torch.Tensor] | None = None,
+    forged: bool = True,
 ) -> Path:
     """The same file with its description changed, as somebody with an editor would; forged: with a new digest."""
     with safetensors.safe_open(saved, framework="pt") as file:
@@ -93,9 +99,9 @@ def altered(
     header = json.loads(metadata["hypercaps-model"])
     change(header, header["description"])
     if forged:
-        header["digest"] = _digest(arrays, header["description"])
+        header["digest"] = _digest(arrays | (forged_tensors or {}), header["description"])
     metadata["hypercaps-model"] = json.dumps(header)
-    safetensors.torch.save_file(arrays | (tensors or {}), saved, metadata=metadata)
+    safetensors.torch.save_file(arrays | (forged_tensors or {}) | (tensors or {}), saved, metadata=metadata)
     return saved
 
 
@@ -123,6 +129,31 @@ def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
     with pytest.raises(ModelFileError, match="does not describe a model") as refusal:
         read_model(altered(saved, change))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"whitening.matrix": torch.zeros(26).double()},
+        {"whitening.mean": torch.zeros(26, 26).double()},
+        {"whitening.mean": torch.zeros(26)},
+        {"whitening.matrix": torch.full((26, 26), float("nan")).double()},
+        {"network.classcaps.viewpoints": torch.zeros(3, 4, 8, 1, 16).double()},
+        {"standardising.scale": torch.zeros(26).double()},  # with the description's word for it, below
+    ],
+)
+def test_arrays_that_no_training_gives_are_refused(saved: Path, forged: dict[str, torch.Tensor]) -> None:
+    def change(meta: dict[str, object], about: dict[str, object]) -> None:
+        if "standardising.scale" in forged:
+            about["preprocessing"] = "standardising"  # whose mean is missing
+
+    with pytest.raises(ModelFileError, match="does not describe a model"):
+        read_model(altered(saved, change, forged_tensors=forged))
+
+
+def test_a_file_from_before_there_was_another_preprocessing_still_loads(saved: Path) -> None:
+    model = read_model(altered(saved, lambda meta, about: about.pop("preprocessing")))
+    assert isinstance(model.preprocessing, PCAWhitening)
 
 
 def test_another_format_version_is_said(saved: Path) -> None:

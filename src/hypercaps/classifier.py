@@ -101,14 +101,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if patch > min(scene.rows, scene.cols):
             raise ModelError(
                 f"method {method.name} looks at patches of {patch} x {patch} pixels but scene {scene.name!r} has "
-                f"{scene.rows} x {scene.cols}: give a smaller patch, or a method that looks at less"
+                f"{scene.rows} x {scene.cols}: take a method that looks at less, or a smaller patch where it allows one"
             )
         structure = {**(recipe.structure or {}), **(self.structure or {})}
         training = self._training(method, recipe, int((labels.array > 0).sum()))
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
         _check_split(split, labels)
         pixels = np.concatenate([split.train, split.val])
-        _check_memory(method, scene, len(legend), patch, structure, pixels.size, training)
+        _check_memory(method, scene, len(legend), patch, structure, split, training)
         network = method.network(scene.bands, len(legend), patch=patch, seed=seed, structure=structure)
 
         preprocessing = PREPROCESSINGS[method.preprocessing](scene)
@@ -166,7 +166,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if isinstance(recipe, SolvedRecipe):
             for name in ("epochs", "batch_size"):
                 if getattr(self, name) is not None:
-                    raise ModelError(f"{method.name} is solved at once: it has no {name}, leave it out")
+                    raise ModelError(
+                        f"{method.name} is solved at once: it has no {name.replace('_', ' ')}, leave it out"
+                    )
             return {}
         return {
             "epochs": recipe.epochs if self.epochs is None else _whole("epochs", self.epochs, 1),
@@ -280,23 +282,24 @@ def _check_memory(
     classes: int,
     patch: int,
     structure: dict[str, Any],
-    examples: int,
+    split: Split,
     training: dict[str, Any],
 ) -> None:
     """Refuse what would not fit into memory before it starts, not after an hour."""
     blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
+    examples = split.train.size + split.val.size
     if method.semi_supervised is not None:
         examples += MOST_UNLABELLED
     spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
     needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
     if training:
-        shape, batch = (patch, patch, scene.bands), training["batch_size"]
+        shape, batch = (patch, patch, scene.bands), min(training["batch_size"], split.train.size)
         needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
     available = available_memory()
     if needed > available:
         raise ModelError(
             f"{method.name} needs about {needed / 1e9:.1f} GB to train on scene {scene.name!r} and "
-            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size or patch, or another method"
+            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or take another method"
         )
 
 

@@ -32,7 +32,7 @@ class ClassMap(NamedTuple):
     """A classified scene."""
 
     classes: npt.NDArray[np.int16]  # (rows, columns) labels of the legend; 0 where there is none
-    confidence: npt.NDArray[np.float32]  # (rows, columns) length of the winning capsule; NaN there
+    confidence: npt.NDArray[np.float32]  # (rows, columns) of the winning class, 0 to 1; NaN there
 
 
 def map_scene(
@@ -56,7 +56,7 @@ def map_scene(
 
 
 def map_scores(model: TrainedModel, scene: Scene, *, window: int = WINDOW) -> npt.NDArray[np.float32]:
-    """Scores of all classes (rows, columns, n): the lengths of the class capsules. NaN for invalid pixels."""
+    """Confidence in all classes (rows, columns, n), 0 to 1: for capsules their lengths. NaN for invalid pixels."""
     scores = np.full((*scene.shape[:2], len(model.legend)), np.nan, dtype=np.float32)
     for at, part in score_windows(model, scene, window=window):
         scores[at.rows, at.cols] = part

@@ -148,11 +148,14 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
     kind = about.get("preprocessing", "whitening")  # the only one when files did not name it
     parts = {key.removeprefix(f"{kind}."): a.numpy() for key, a in arrays.items() if key.startswith(f"{kind}.")}
     preprocessing = KINDS[kind](**parts)
-    if any(part.shape not in ((bands,), (bands, bands)) for part in parts.values()):
+    if preprocessing.bands != bands:
         raise ValueError(f"its {kind} is not for {bands} bands")
     # Weights are put into a blueprint: a description that lies about sizes costs nothing.
     network = get_method(about["method"]).blueprint(bands, len(legend), patch=patch, structure=about["structure"])
     weights = {key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)}
+    for key, blank in network.state_dict().items():
+        if key in weights and weights[key].dtype != blank.dtype:
+            raise TypeError(f"its {key} holds {weights[key].dtype} and not {blank.dtype}")
     network.load_state_dict(weights, strict=True, assign=True)
     network.eval()
     waves = arrays.get("wavelengths")

@@ -138,6 +138,16 @@ class Scene:
             raise SceneError("scenes are read in whole windows: slices with a step are not supported")
         return self.reader(slice(r0, r1), slice(c0, c1))
 
+    def digest(self) -> str:
+        """A fingerprint of all values, to tell whether two scenes are the same; one pass, strip by strip."""
+        sha = hashlib.sha256(repr(self.shape).encode())
+        strip = max(1, (1 << 23) // (self.cols * self.bands))  # 32 MB of float32
+        for r0 in range(0, self.rows, strip):
+            pixels = self.read(slice(r0, r0 + strip))
+            sha.update(pixels.values.tobytes())
+            sha.update(pixels.valid.tobytes())
+        return sha.hexdigest()
+
 
 def array_reader(array: Any, nodata: float | None = None) -> PixelReader:
     """Read windows of anything that slices like a (rows, columns, bands) array."""

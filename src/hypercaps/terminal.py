@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from hypercaps.io.runfolder import RUN_FILES
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
     from hypercaps.study.plan import Setting
-    from hypercaps.study.study import StudyResult
+    from hypercaps.study.study import StudyResult, StudyStart
     from hypercaps.training import Progress as TrainingProgress
 
 _EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
@@ -207,7 +207,7 @@ def print_methods(console: Console, methods: list[dict[str, Any]]) -> None:
         table.add_column("parameters", justify="right")
     table.add_column("looks at")
     table.add_column("recipe", no_wrap=True)
-    table.add_column("")
+    table.add_column("training")
     for method in methods:
         default = method["recipe"]
         first = [f"[bold]{method['name']}[/]", str(method["patch"])]
@@ -260,12 +260,13 @@ class StudyProgress:
         figures = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
         self._progress.update(self._task, description=escape(what), total=1.0, completed=now.done, figures=figures)
 
-    def started(self, planned: int, done_before: int, missing: Sequence[Mapping[str, str]]) -> None:
-        self._planned, self._done = planned, done_before
-        for gap in missing:
-            self._console.print(f"[yellow]Missing[/] {escape(gap['scene'])}: {escape(gap['reason'])}", soft_wrap=True)
-        before = f", {done_before} of them done before" if done_before else ""
-        self._console.print(f"{planned} runs{before}")
+    def started(self, start: StudyStart) -> None:
+        self._planned, self._done = start.planned, start.done_before
+        for scene, reason in start.missing.items():
+            self._console.print(f"[yellow]Missing[/] {escape(scene)}: {escape(reason)}", soft_wrap=True)
+        before = f", {start.done_before} of them done before" if start.done_before else ""
+        again = f", {start.failed_before} that failed are tried again" if start.failed_before else ""
+        self._console.print(f"{start.planned} runs{before}{again}")
         self._progress.start()  # not before: downloads have bars of their own
 
     def run_done(self, record: Mapping[str, Any]) -> None:
@@ -285,10 +286,9 @@ def print_study(console: Console, out: Path, result: StudyResult) -> None:
     """What came of a study, and where to look."""
     console.print()
     if result.missing:
-        names = ", ".join(gap["scene"] for gap in result.missing)
-        console.print(f"[yellow]{len(result.missing)} scenes are missing[/]: {escape(names)}", soft_wrap=True)
+        console.print(f"[yellow]Missing scenes[/]: {escape(', '.join(result.missing))}", soft_wrap=True)
     if result.failed:
-        console.print(f"[yellow]{result.failed} runs failed[/]: the page says why")
+        console.print(f"[yellow]Failed runs[/]: {result.failed}; the page says why, the same command tries them again")
     if result.left:
         console.print(f"{result.left} of {result.planned} runs are left: the same command goes on with them")
     console.print(f"The study is in [bold]{escape(str(out))}[/]: open results.html, or read results.md", soft_wrap=True)

@@ -32,6 +32,10 @@ class PCAWhitening:
     matrix: npt.NDArray[np.float64]  # (bands, components): column i is eigenvector i / sqrt(eigenvalue i)
     variances: npt.NDArray[np.float64]  # (components,): eigenvalues of the covariance; ``fit`` gives them descending
 
+    def __post_init__(self) -> None:
+        bands = self.mean.size
+        _check_arrays({"mean": (bands,), "matrix": (bands, bands), "variances": (bands,)}, self.arrays())
+
     @property
     def bands(self) -> int:
         return int(self.mean.size)
@@ -87,6 +91,9 @@ class Standardising:
     mean: npt.NDArray[np.float64]  # (bands,)
     scale: npt.NDArray[np.float64]  # (bands,): 1 / standard deviation, 0 for a band without any
 
+    def __post_init__(self) -> None:
+        _check_arrays({"mean": (self.mean.size,), "scale": (self.mean.size,)}, self.arrays())
+
     @property
     def bands(self) -> int:
         return int(self.mean.size)
@@ -127,6 +134,13 @@ KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {
 
 def kind_of(preprocessing: Preprocessing) -> str:
     return next(name for name, kind in KINDS.items() if isinstance(preprocessing, kind))
+
+
+def _check_arrays(shapes: dict[str, tuple[int, ...]], arrays: dict[str, npt.NDArray[np.float64]]) -> None:
+    """Refuse arrays that no fit gives; they may come from a file."""
+    for name, array in arrays.items():
+        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"{name} is not {' x '.join(map(str, shapes[name]))} finite float64 numbers")
 
 
 def _less_mean(

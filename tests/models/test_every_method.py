@@ -10,7 +10,7 @@ import torch
 
 from conftest import QUICK, make_cube
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
-from hypercaps.errors import ModelError, ModelFileError
+from hypercaps.errors import DataWarning, ModelError, ModelFileError
 from hypercaps.mapping import map_scores
 from hypercaps.models.registry import METHODS, Method, SolvedRecipe
 from hypercaps.patches import PatchStore
@@ -135,7 +135,8 @@ def test_one_epoch_lowers_the_loss(name: str) -> None:
     pixels = one.split_.train
     patches = PatchStore(scene, model.preprocessing, pixels, model.patch).gather(torch.arange(pixels.size))
     targets = torch.from_numpy(np.searchsorted(model.legend.labels, labels.array.ravel()[pixels]))
-    fresh = METHODS[name].network(BANDS, CLASSES, patch=model.patch, seed=one.seed, structure=SMALL.get(name)).eval()
+    structure = {**(METHODS[name].recipe().structure or {}), **SMALL.get(name, {})}
+    fresh = METHODS[name].network(BANDS, CLASSES, patch=model.patch, seed=one.seed, structure=structure).eval()
     with torch.inference_mode():
         before, after = (float(METHODS[name].loss(network(patches), targets)) for network in (fresh, model.network))
     assert after < before
@@ -158,12 +159,24 @@ def test_gradients_reach_every_weight(name: str) -> None:
         assert weight.grad is not None and weight.grad.abs().max() > 0, key
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.patch > 5])
 def test_a_patch_larger_than_the_scene_is_refused(name: str) -> None:
     cube, labels = make_cube(rows=5, cols=30)
-    if METHODS[name].patch > 5:
-        with pytest.raises(ModelError, match=r"looks at patches of (\d+) x \1 pixels but scene 'strip' has 5 x 30"):
-            classifier(name).fit(Scene.from_array(cube, name="strip"), Labels.from_array(labels))
+    with pytest.raises(ModelError, match=r"looks at patches of (\d+) x \1 pixels but scene 'strip' has 5 x 30"):
+        classifier(name).fit(Scene.from_array(cube, name="strip"), Labels.from_array(labels))
+
+
+def test_invalid_pixels_get_no_class_and_their_neighbours_get_one(fitted: ConvCapsClassifier) -> None:
+    cube, _ = make_cube()
+    cube[10, 12] = np.nan
+    scene = Scene.from_array(cube)
+    with pytest.warns(DataWarning, match="1 of 1296"):
+        found = fitted.map(scene)
+    assert found.classes[10, 12] == 0 and np.isnan(found.confidence[10, 12])
+    store = PatchStore(scene, fitted.model_.preprocessing, np.array([10 * 36 + 13]), fitted.model_.patch)
+    with torch.inference_mode():
+        expected = fitted.model_.confidences(fitted.model_.network(store.gather(torch.tensor([0])))).max()
+    assert found.confidence[10, 13] == pytest.approx(float(expected), rel=1e-3)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -58,6 +58,14 @@ class TestMLP:
         with pytest.raises(ModelError, match="mlp looks at single pixels and patch is 3"):
             MLP(26, 3, patch=3, hidden=[4])
 
+    def test_no_dropout_is_a_dropout(self) -> None:
+        MLP(26, 3, hidden=[4], dropout=0)
+        for wrong in (1, -0.1, "half"):
+            with pytest.raises(ModelError, match="dropout is"):
+                MLP(26, 3, hidden=[4], dropout=wrong)
+        with pytest.raises(ModelError, match=r"hidden is \[4, 0\]"):
+            MLP(26, 3, hidden=[4, 0])
+
 
 class TestCapsNet:
     @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ class TestCNN3D:
     def test_output_sizes(self) -> None:
         network = CNN3D(100, 9, filters=2)  # the sides don't depend on the number of filters
         shapes = [tuple(maps.shape[1:]) for maps in network.maps(torch.zeros(1, 27, 27, 100))]
-        assert shapes == [(2, 69, 12, 12), (2, 38, 4, 4), (2, 7, 1, 1)]
+        assert shapes == [(2, 12, 12, 69), (2, 4, 4, 38), (2, 1, 1, 7)]  # filters, side, side, bands left
 
     def test_parameter_count(self) -> None:
         assert count_parameters(get_method("3d-cnn").blueprint(200, 16)) == 1_119_856
@@ -100,6 +108,18 @@ class TestCNN3D:
             CNN3D(93, 9)
         with pytest.raises(ModelError, match="takes patches of 25 or 27, and patch is 29"):
             CNN3D(94, 9, patch=29)
+
+    def test_layers_are_torchs_convolutions(self) -> None:
+        network = CNN3D(40, 4, patch=25, filters=3, window=9, weight_std=None).eval()
+        patches = torch.randn(2, 25, 25, 40, requires_grad=True)
+        maps = patches.permute(0, 3, 1, 2).unsqueeze(1)  # (B, 1, C, D, D), as torch wants them
+        for i, (conv, found) in enumerate(zip(network.convs, network.maps(patches), strict=True)):
+            maps = conv(maps).relu()
+            maps = nn.functional.max_pool3d(maps, (1, 2, 2)) if i < 2 else maps
+            torch.testing.assert_close(found.permute(0, 1, 4, 2, 3), maps, rtol=1e-4, atol=1e-5)
+        ours = torch.autograd.grad(network(patches).square().sum(), patches)[0]
+        theirs = torch.autograd.grad(network.output(maps.flatten(1)).square().sum(), patches)[0]
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
     @pytest.mark.parametrize("patch", [25, 27])
     @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (5, 2), (7, 11), (16, 3)])
@@ -191,5 +211,5 @@ class TestSVM:
 
     def test_epochs_mean_nothing_to_it_and_are_refused(self, made: tuple[Scene, Labels]) -> None:
         for name in ("epochs", "batch_size"):
-            with pytest.raises(ModelError, match=f"rbf-svm is solved at once: it has no {name}"):
+            with pytest.raises(ModelError, match=f"rbf-svm is solved at once: it has no {name.replace('_', ' ')}"):
                 ConvCapsClassifier(method="rbf-svm", **{name: 3}).fit(*made)

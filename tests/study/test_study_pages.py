@@ -19,14 +19,11 @@ from hypercaps.study.pages import Heading, Picture, Table, Text, study_document,
 
 HOSTILE = '<script>alert("1")</script>'
 ABOUT = {
-    "name": "mine",
     "title": "My <b>study</b>",
     "about": "What I did.",
-    "command": "hypercaps study mine.toml",
-    "machine": {"processor": "Abacus 3000", "cores": 2, "memory_gb": 8.0, "system": "Linux"},
-    "versions": {"torch": "2.6"},
-    "missing": [{"scene": "salinas", "reason": "get https://example.org/a.mat by hand"}],
-    "planned": 5,
+    "commands": ["hypercaps study mine.toml", "hypercaps study mine.toml --repeats 2"],
+    "missing": {"salinas": "get https://example.org/a.mat by hand"},
+    "planned": ["mlp-0", "mlp-1", "convcapsnet-0", "capsnet-0", "capsnet-1"],
 }
 
 
@@ -39,6 +36,7 @@ def record(method: str, seed: int, oa: float = 95.0, **others: Any) -> dict[str,
         "key": f"{method}-{seed}", "parameters": 10, "train_seconds": 2.0, "epochs": 3, "error": None,
         "recipe_epochs": 50,
         "changed": {"epochs": 3, "batch_size": None, "structure": {"<i>": "&"}}, "val_share": 0.1, "threads": 2,
+        "machine": "Abacus 3000, 2 cores", "versions": {"torch": "2.6"},
         "leakage": 0.987, "bands": 30, "history": [[1.0, 50.0], [0.5, None], [0.2, oa]],
         **others,
     }  # fmt: skip
@@ -108,7 +106,7 @@ def test_a_folder_gets_results_pages_and_pictures(tmp_path: Path) -> None:
 
     markdown = (out / "results.md").read_text()
     assert "(maps-my-field-20pct.png)" in markdown and "(convergence.png)" in markdown
-    for said in ("Abacus 3000", "torch 2.6", "hypercaps study mine.toml", "3 finished of 5 planned", "98.7 %",
+    for said in ("Abacus 3000", "torch 2.6", "mine.toml --repeats 2", "3 finished of 5 planned", "98.7 %",
                  "91.00 (90.00–92.00)", "The paper has no results for this scene", "3 of 50 epochs"):  # fmt: skip
         assert said in markdown, said
 

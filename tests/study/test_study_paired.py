@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hypercaps.study.paired import Classified, mcnemar_p, paired_table, paired_tests, wilcoxon_p
+from hypercaps.study.paired import mcnemar_p, paired_table, paired_tests, wilcoxon_p
+from hypercaps.study.records import Classified
 from hypercaps.study.tables import group_runs
 
 TEST = np.arange(2, 12)

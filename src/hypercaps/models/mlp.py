@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Generator, Tensor, nn
 
-from hypercaps.models.parts import check_single_pixel, check_sizes, xavier
+from hypercaps.models.parts import check_dropout, check_single_pixel, check_sizes, xavier
 
 
 class MLP(nn.Module):
@@ -23,7 +23,8 @@ class MLP(nn.Module):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        check_sizes(locals())
+        check_sizes({"bands": bands, "classes": classes, "hidden": hidden})
+        check_dropout(dropout)
         check_single_pixel("mlp", patch)
         self.bands, self.classes, self.patch = bands, classes, patch
         layers: list[nn.Module] = []

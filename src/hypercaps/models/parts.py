@@ -10,11 +10,16 @@ from hypercaps.errors import ModelError
 
 
 def check_sizes(sizes: dict[str, Any]) -> None:
-    """Refuse a size below 1 among the whole numbers of ``sizes`` (a constructor's ``locals()``)."""
+    """Refuse a size below 1 among the whole numbers of ``sizes`` (say, a constructor's ``locals()``)."""
     for name, value in sizes.items():
         for number in value if isinstance(value, list | tuple) else (value,):
             if isinstance(number, int) and number < 1:
                 raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
+
+
+def check_dropout(dropout: float) -> None:
+    if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
+        raise ModelError(f"dropout is {dropout!r}: a share from 0 up to, but not, 1 is expected")
 
 
 def check_single_pixel(method: str, patch: int) -> None:

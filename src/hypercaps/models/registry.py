@@ -36,6 +36,7 @@ class Recipe:
     batch_large: int = 256
     optimizer: str = "Adam"
     structure: Mapping[str, Any] | None = None  # sizes and starting weights that belong to the recipe
+    also: str = ""  # what the structure means, in words
 
     def batch_size(self, labelled: int) -> int:
         return self.batch_small if labelled < LARGE_SCENE else self.batch_large
@@ -48,8 +49,8 @@ class Recipe:
         batches = str(self.batch_small)
         if self.batch_large != self.batch_small:
             batches += f" or {self.batch_large}"
-        changed = "".join(f", {key.replace('_', ' ')} {value}" for key, value in (self.structure or {}).items())
-        return f"{self.optimizer} {self.learning_rate:g}, {self.epochs} epochs, batch {batches}{changed}"
+        also = f", {self.also}" if self.also else ""
+        return f"{self.optimizer} {self.learning_rate:g}, {self.epochs} epochs, batch {batches}{also}"
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,15 @@ METHODS: dict[str, Method] = {
             loss=cross_entropy,
             recipes=_recipes(
                 Recipe("paper", 400, 0.003, batch_small=100, batch_large=100, optimizer="SGD"),
-                Recipe("tuned", 400, 0.001, batch_small=20, batch_large=100, structure={"weight_std": None}),
+                Recipe(
+                    "tuned",
+                    400,
+                    0.001,
+                    batch_small=20,
+                    batch_large=100,
+                    structure={"weight_std": None},
+                    also="He's starting weights",
+                ),
             ),
             patch=27,
             preprocessing="standardising",

@@ -11,6 +11,7 @@ import itertools
 import torch
 from torch import Generator, Tensor, nn
 
+from hypercaps.errors import ModelError
 from hypercaps.models.parts import check_single_pixel, check_sizes
 
 
@@ -34,6 +35,9 @@ class RBFSVM(nn.Module):
         super().__init__()
         check_sizes({"bands": bands, "classes": classes, "patch": patch})
         check_single_pixel("rbf-svm", patch)
+        for name, value in (("gamma", gamma), ("cost", cost)):
+            if not (isinstance(value, int | float) and value > 0):
+                raise ModelError(f"{name} is {value!r}: a number above 0 is expected")
         self.bands, self.classes, self.patch = bands, classes, patch
         self.gamma, self.cost = gamma, cost
         self._hold(torch.zeros(support, bands), torch.zeros(support, _pairs(classes)), torch.zeros(_pairs(classes)))

@@ -13,16 +13,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from hypercaps.io import catalog
 from hypercaps.io.write import write_csv, write_files, write_json
 from hypercaps.plots import Panel, convergence_picture, maps_picture
 from hypercaps.scene import Legend
-from hypercaps.study.paired import Classified, Load, paired_table, paired_tests
+from hypercaps.study.paired import Load, paired_table, paired_tests
 from hypercaps.study.paper import paper_scene, paper_source
-from hypercaps.study.runs import Record
+from hypercaps.study.records import Record, StudyFolder
 from hypercaps.study.tables import (
     Column,
     Groups,
@@ -69,12 +68,12 @@ Block = Heading | Text | Table | Picture
 def study_document(records: Sequence[Record], about: Mapping[str, Any], load: Load) -> list[Block]:
     """All that a study has to say, in reading order."""
     groups = group_runs(records)
-    blocks: list[Block] = [Heading(1, str(about.get("title") or about.get("name") or "Study"))]
+    blocks: list[Block] = [Heading(1, str(about.get("title") or "Study"))]
     if about.get("about"):
         blocks.append(Text(str(about["about"])))
     blocks.append(Text(_protocol(records, groups, about)))
     blocks.append(_circumstances(records, about))
-    gaps, failed = missing_table(about.get("missing") or ()), failed_table(records)
+    gaps, failed = missing_table(about.get("missing") or {}), failed_table(records)
     blocks += [table for table in (gaps, failed) if table is not None]
     if not groups:
         return [*blocks, Text("No run has finished: there are no figures to show.")]
@@ -89,8 +88,8 @@ def study_document(records: Sequence[Record], about: Mapping[str, Any], load: Lo
 def _protocol(records: Sequence[Record], groups: Groups, about: Mapping[str, Any]) -> str:
     source = paper_source()
     columns = [column for found in groups.values() for column in found]
-    done, planned = sum(len(column.records) for column in columns), about.get("planned")
-    of_planned = f" of {planned} planned" if isinstance(planned, int) and planned >= len(records) else ""
+    done, planned = sum(len(column.records) for column in columns), len(about.get("planned") or ())
+    of_planned = f" of {planned} planned" if planned >= done else ""
     text = (
         f"Protocol. The paper ({source['authors'][0]} et al., “{source['title']}”) gives the median accuracy of "
         f"{source['repeats']} runs and the shortest training time ({source['hardware']}). So do we, over the runs "
@@ -113,21 +112,18 @@ def _shortened(column: Column) -> bool:
 
 
 def _circumstances(records: Sequence[Record], about: Mapping[str, Any]) -> Table:
-    machine = about.get("machine") or {}
-    threads = sorted({record["threads"] for record in records if record.get("threads")})
-    versions = ", ".join(f"{name} {number}" for name, number in (about.get("versions") or {}).items())
-    facts = {
-        "processor": machine.get("processor"),
-        "cores": machine.get("cores"),
-        "memory": f"{machine['memory_gb']} GB" if machine.get("memory_gb") else None,
-        "system": machine.get("system"),
-        "threads of a run": " or ".join(map(str, threads)),
-        "versions": versions,
-        "command": about.get("command"),
-        "started": about.get("started"),
-        "finished": about.get("finished"),
-    }
-    return Table("How it was run", ["What", ""], [[what, str(fact)] for what, fact in facts.items() if fact])
+    """Where the runs were done and by which commands; a folder can come from several machines."""
+
+    def distinct(key: str) -> list[Any]:
+        return list(
+            {json.dumps(record[key], sort_keys=True): record[key] for record in records if record.get(key)}.values()
+        )
+
+    facts = [("machine", str(machine)) for machine in distinct("machine")]
+    facts.append(("threads of a run", " or ".join(map(str, sorted(distinct("threads"))))))
+    facts += [("versions", ", ".join(f"{k} {v}" for k, v in versions.items())) for versions in distinct("versions")]
+    facts += [("command", str(command)) for command in about.get("commands") or () if command]
+    return Table("How it was run", ["What", ""], [[what, fact] for what, fact in facts if fact])
 
 
 def _scene_blocks(scene: str, groups: Groups, load: Load) -> Iterator[Block]:
@@ -192,7 +188,8 @@ def _maps(scene: str, share: float, columns: Sequence[Column], load: Load) -> It
             (f"{column.label}: OA\u00a0{run['oa']:.2f}\u00a0%", found.classes)
         )  # the figure stays on one line
     if panels:
-        title = f"Classified pixels of the run with the median OA: {scene_title(scene)}, {percent(share)} of the labels"
+        place = f"{scene_title(scene)}, {percent(share)} of the labels"
+        title = f"All labelled pixels as classified by a median run, training pixels too: {place}"
         yield Picture(_file_name("maps", scene, share), title, maps_picture(panels, _legend(scene, columns)))
 
 
@@ -291,18 +288,13 @@ def to_html(blocks: Sequence[Block], title: str) -> str:
 
 def write_study(out: Path) -> list[Path]:
     """Write the results and the pages of what is in a study's folder; gives the files written."""
-    about = _read_json(out / "study.json") or {"title": out.name}
-    found = ((path.stem, _read_json(path)) for path in sorted((out / "runs").glob("*.json")))
-    records = [record | {"key": key} for key, record in found if record is not None and _is_record(record)]
-
-    @lru_cache(maxsize=32)  # the same runs are asked for by the tests and for the maps
-    def load(key: str) -> Classified | None:
-        return _read_npz(out / "runs" / f"{key}.npz")
-
+    folder = StudyFolder(out)
+    about, records = {"title": out.name} | folder.about(), folder.records()
+    load = lru_cache(maxsize=32)(folder.classified)  # the same runs are asked for by the tests and for the maps
     blocks = study_document(records, about, load)
     pages = {out / block.file: block.png for block in blocks if isinstance(block, Picture)}
     pages[out / "results.md"] = to_markdown(blocks).encode()
-    pages[out / "results.html"] = to_html(blocks, str(about.get("title") or out.name)).encode()
+    pages[out / "results.html"] = to_html(blocks, about["title"]).encode()
     write_json(out / "results.json", [{k: v for k, v in record.items() if k != "history"} for record in records])
     write_csv(out / "results.csv", CSV_KEYS, map(_csv_row, records))
     write_files(pages)
@@ -313,38 +305,3 @@ def _csv_row(record: Record) -> list[Any]:
     structure = (record.get("changed") or {}).get("structure")
     flat = record | {"structure": json.dumps(structure) if structure else None}
     return [flat.get(key) for key in CSV_KEYS]
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object, or None if it can't be read."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")  # NaN and infinities, which could not be written again
-
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _is_record(value: Mapping[str, Any]) -> bool:
-    named = all(isinstance(value.get(key), str) for key in ("scene", "method", "recipe"))
-    return named and isinstance(value.get("train_share"), int | float) and isinstance(value.get("seed"), int)
-
-
-def _read_npz(path: Path) -> Classified | None:
-    """What a run left of its scene, or None if that is absent or damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:  # numpy leaves a damaged one open
-            found = Classified(*(arrays[name] for name in Classified._fields))
-    except Exception:  # a damaged archive can fail in many ways, and all mean the same
-        return None
-    sound = found.classes.ndim == 2 and found.classes.shape == found.labels.shape
-    sound = sound and found.test.ndim == 1 and found.test.shape == found.truth.shape
-    sound = sound and all(array.dtype.kind in "iu" for array in found)
-    return (
-        found
-        if sound and (found.test.size == 0 or 0 <= found.test.min() <= found.test.max() < found.classes.size)
-        else None
-    )

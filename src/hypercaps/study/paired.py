@@ -6,24 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
+from hypercaps.study.records import Classified
 from hypercaps.study.tables import MISSING, Column, Groups, Table, percent, scene_title
 
 FEWEST_SEEDS = 6  # with five, even five wins of five have p = 0.06
-
-
-class Classified(NamedTuple):
-    """What a run left behind of its scene."""
-
-    classes: npt.NDArray[np.integer[Any]]  # (rows, cols): what was found at every labelled pixel, 0 elsewhere
-    labels: npt.NDArray[np.integer[Any]]  # (rows, cols): the ground truth, 0 = unlabelled
-    test: npt.NDArray[np.integer[Any]]  # (n,) flat indices of the test pixels
-    truth: npt.NDArray[np.integer[Any]]  # (n,) labels of the test pixels
 
 
 Load = Callable[[str], Classified | None]  # by the key of a run
@@ -119,9 +109,11 @@ def paired_table(results: Sequence[Paired]) -> Table | None:
     caption = (
         "Both tests compare A and B on the same splits; a small p says that a difference like this would be rare "
         "between methods that are equally good. Wilcoxon's signed-rank test is on the OA of the seeds that both have "
-        f"(at least {FEWEST_SEEDS}). McNemar's exact test is on the test pixels of one split, that of the lowest "
-        "common seed: it tells nothing of other splits. The p values are not corrected for many comparisons: of "
-        "twenty pairs of equal methods, one has p < 0.05 by chance."
+        "(at least 6). McNemar's exact test is on the test pixels of one split, that of the lowest common seed: it "
+        "tells nothing of other splits. Read both as a lower bound: the splits are drawn again and again from the same "
+        "labelled pixels, and neighbouring pixels are alike, so neither seeds nor pixels are as independent as the "
+        "tests take them to be. The p values are not corrected for many comparisons: of twenty pairs of equal "
+        "methods, one has p < 0.05 by chance."
     )
     place = f"{scene_title(first.scene)}, {percent(first.train_share)} of the labels"
     return Table(f"Paired tests: {place}", head, rows, caption)

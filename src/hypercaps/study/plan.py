@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from hypercaps.errors import CatalogError, StudyError
 from hypercaps.io import catalog
-from hypercaps.models.registry import get_method
+from hypercaps.models.registry import SolvedRecipe, get_method
 
 _STUDY_KEYS = {"title", "about", "scenes", "train_shares", "val_share", "repeats", "methods"}
 _METHOD_KEYS = {"recipe", "epochs", "batch_size", "structure", "repeats", "train_shares"}
@@ -58,7 +59,9 @@ class Setting:
     def key(self) -> str:
         """A name for its files: readable, and different for every setting."""
         plan = self.method
-        changes = json.dumps([plan.epochs, plan.batch_size, dict(plan.structure), self.val_share], sort_keys=True)
+        recipe = get_method(plan.name).recipe(plan.recipe).describe()
+        changed = [recipe, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
+        changes = json.dumps(changed, sort_keys=True)
         mark = hashlib.sha256(changes.encode()).hexdigest()[:6]
         share = f"{100 * self.train_share:g}".replace(".", "p")
         return f"{self.scene.name}_{plan.name}_{plan.recipe}_{share}pct_seed{self.seed:02d}_{mark}"
@@ -145,11 +148,15 @@ def _study(name: str, document: dict[str, Any], source: str, folder: Path) -> St
     scenes = _expect(document.get("scenes"), list, f"{source}: scenes must be a list of names or tables")
     if not methods or not scenes:
         raise StudyError(f"{source} names no {'method' if not methods else 'scene'}: a study needs at least one")
+    places = [_place(scene, source, folder) for scene in scenes]
+    for place in places:
+        if sum(place.name == other.name for other in places) > 1:
+            raise StudyError(f"{source} has two scenes named {place.name!r}: give each a name of its own")
     return Study(
         name=name,
         title=str(document.get("title", name)),
         about=str(document.get("about", "")),
-        scenes=tuple(_place(scene, source, folder) for scene in scenes),
+        scenes=tuple(places),
         methods=tuple(_method_plan(method, plan, source) for method, plan in methods.items()),
         train_shares=_shares(document.get("train_shares", [0.2]), source),
         val_share=_share(document.get("val_share", 0.1), source),
@@ -165,10 +172,18 @@ def _method_plan(name: str, plan: Any, source: str) -> MethodPlan:
         key: None if plan.get(key) is None else _count(plan[key], f"methods.{name}.{key}", source)
         for key in ("epochs", "batch_size", "repeats")
     }
+    for key in ("epochs", "batch_size"):
+        if isinstance(recipe, SolvedRecipe) and key in plan:
+            raise StudyError(f"{source}: {name} is solved at once and has no {key}: leave it out")
+    structure = _expect(plan.get("structure", {}), dict, f"{source}: methods.{name}.structure must be a table")
+    try:
+        json.dumps(structure)
+    except (TypeError, ValueError) as error:
+        raise StudyError(f"{source}: methods.{name}.structure holds what no method takes ({error})") from error
     return MethodPlan(
         name=name,
         recipe=recipe.name,
-        structure=_expect(plan.get("structure", {}), dict, f"{source}: methods.{name}.structure must be a table"),
+        structure=structure,
         train_shares=_shares(plan["train_shares"], source) if "train_shares" in plan else None,
         **counts,
     )
@@ -182,10 +197,13 @@ def _place(scene: Any, source: str, folder: Path) -> ScenePlace:
     _known_keys(table, {"name", "cube", "labels"}, f"{source}: scenes")
     if not all(isinstance(table.get(key), str) and table[key] for key in ("name", "cube", "labels")):
         raise StudyError(f"{source}: a scene from files needs name, cube and labels, and {table} has not all of them")
-    if not table["name"].replace("-", "").replace(".", "").isalnum():
-        raise StudyError(f"{source}: scene name {table['name']!r} is used in file names: give letters, digits and -")
-    cube, labels = (str(folder / os.path.expandvars(table[key])) for key in ("cube", "labels"))
-    return ScenePlace(table["name"], cube, labels)
+    name = table["name"]
+    if not re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name):
+        raise StudyError(f"{source}: scene name {name!r} is used in file names: give up to 60 letters, digits and -")
+    if name in catalog.names():
+        raise StudyError(f"{source}: {name} is the name of a public scene: give the files' scene another one")
+    cube, labels = (str(folder / Path(os.path.expandvars(table[key])).expanduser()) for key in ("cube", "labels"))
+    return ScenePlace(name, cube, labels)
 
 
 def _public(name: str, others: Mapping[str, ScenePlace]) -> ScenePlace:
@@ -223,6 +241,8 @@ def _shares(values: Any, source: str) -> tuple[float, ...]:
     shares = _expect(values, list, f"{source}: train_shares must be a list such as [0.2, 0.1]")
     if not shares:
         raise StudyError(f"{source}: train_shares is empty: give at least one share")
+    if 0 in shares:
+        raise StudyError(f"{source}: a share of 0 leaves nothing to train on: give more")
     return tuple(_share(value, source) for value in shares)
 
 

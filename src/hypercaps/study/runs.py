@@ -2,76 +2,81 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import multiprocessing
 import os
+import platform
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import HypercapsError, Interrupted
 from hypercaps.io.open import open_labels, open_scene
-from hypercaps.io.write import write_json, write_npz
 from hypercaps.metrics import score
+from hypercaps.modelfile import current_versions
 from hypercaps.models.registry import Recipe, get_method
 from hypercaps.scene import Labels, Scene
 from hypercaps.study.plan import ScenePlace, Setting
-from hypercaps.training import Progress, threads_in_use, use_threads
+from hypercaps.study.records import FIGURES, Classified, Record, StudyFolder, succeeded
+from hypercaps.training import Progress, threads_in_use, total_memory, use_threads
 
-Record = dict[str, Any]
 OnDone = Callable[[Record], None]
 OnProgress = Callable[[Setting, Progress], None]  # of the run at hand; runs in other processes don't tell
+Opened = dict[ScenePlace, tuple[Scene, Labels]]
 
-FIGURES = ("oa", "aa", "kappa", "per_class", "parameters", "train_seconds", "epochs", "error")
 
-
-def finished(out: Path, setting: Setting) -> Record | None:
-    """The record of a run that was done before; None if it was not, or was cut short by a budget."""
-    try:
-        record = json.loads(_json_of(out, setting).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+def finished(folder: StudyFolder, setting: Setting, data: str) -> Record | None:
+    """The record of a run that was done before on the same data; None if it was not, failed, or was cut short."""
+    record = folder.record(setting.key)
+    if record is None or not succeeded(record) or record.get("cut_short") or record.get("data") != data:
         return None
-    return record if isinstance(record, dict) and not record.get("cut_short") else None
+    return record
+
+
+def data_digest(scene: Scene, labels: Labels) -> str:
+    """A fingerprint of a scene and its labels: a name in a study can come to mean other files."""
+    return hashlib.sha256(f"{scene.digest()} {labels.digest()}".encode()).hexdigest()[:16]
 
 
 def do_runs(
     settings: Sequence[Setting],
-    out: Path,
+    folder: StudyFolder,
     *,
     workers: int = 1,
     deadline: float | None = None,
     on_done: OnDone = lambda record: None,
     on_progress: OnProgress = lambda setting, progress: None,
 ) -> None:
-    """Do the runs and leave the files of each in ``out``; none begins after ``deadline`` (of ``time.time()``)."""
+    """Do the runs and leave the files of each in the folder; none begins after ``deadline`` (of ``time.time()``)."""
     if workers > 1:
-        _do_in_processes(settings, out, workers, deadline, on_done)
+        _do_in_processes(settings, folder, workers, deadline, on_done)
         return
-    opened: dict[str, tuple[Scene, Labels]] = {}
+    opened: Opened = {}
     for setting in settings:
         if _over(deadline):
             return
-        on_done(do_run(setting, out, opened, deadline, on_progress))
+        on_done(do_run(setting, folder, opened, deadline, on_progress))
 
 
 def do_run(
     setting: Setting,
-    out: Path,
-    opened: dict[str, tuple[Scene, Labels]],
+    folder: StudyFolder,
+    opened: Opened,
     deadline: float | None,
     on_progress: OnProgress = lambda setting, progress: None,
 ) -> Record:
     """One run: train, classify every labelled pixel, score the test pixels; whatever goes wrong is in its record."""
-    record = _blank(setting)
+    record, classified = _blank(setting), None
     try:
         scene, labels = _open(setting.scene, opened)
-        figures, arrays = _train_and_score(setting, scene, labels, deadline, on_progress)
+        record["data"] = data_digest(scene, labels)
+        figures, classified = _train_and_score(setting, scene, labels, deadline, on_progress)
         record |= figures
-        write_npz(_npz_of(out, setting), **arrays)
     except Interrupted:
         if not _over(deadline):
             raise KeyboardInterrupt from None  # the user's own
@@ -82,13 +87,21 @@ def do_run(
         record["error"] = "there was not enough memory"
     except Exception as error:  # another library's: this run is lost, the others need not be
         record["error"] = f"{type(error).__name__}: {error}"
-    write_json(_json_of(out, setting), record)
+    before = folder.record(setting.key)
+    if record.get("cut_short") and before is not None and _reached_as_far(before, record):
+        return before  # a shorter budget must not undo what a longer one reached
+    folder.keep(setting.key, record, classified)
     return record
+
+
+def _reached_as_far(before: Record, now: Record) -> bool:
+    same_data = before.get("data") == now["data"]
+    return same_data and succeeded(before) and before["epochs"] >= (now["epochs"] or 0)
 
 
 def _train_and_score(
     setting: Setting, scene: Scene, labels: Labels, deadline: float | None, on_progress: OnProgress
-) -> tuple[Record, dict[str, Any]]:
+) -> tuple[Record, Classified]:
     plan = setting.method
     classifier = ConvCapsClassifier(
         train=setting.train_share,
@@ -131,8 +144,7 @@ def _train_and_score(
         "history": [[record.loss, record.val_oa] for record in history.records],
     }
     figures["bands"] = scene.bands
-    arrays = {"classes": found, "labels": truth.array, "test": tested, "truth": truth.array.ravel()[tested]}
-    return figures, arrays
+    return figures, Classified(found, truth.array, tested, truth.array.ravel()[tested])
 
 
 def _over(deadline: float | None) -> bool:
@@ -153,32 +165,43 @@ def _blank(setting: Setting) -> Record:
         "recipe_epochs": recipe.epochs if isinstance(recipe, Recipe) else None,
         "changed": {"epochs": plan.epochs, "batch_size": plan.batch_size, "structure": dict(plan.structure)},
         "val_share": setting.val_share,
+        "machine": machine(),
         "threads": threads_in_use(),
-        "key": setting.key,
+        "versions": current_versions(),
+        "data": None,
     }
 
 
-def _open(place: ScenePlace, opened: dict[str, tuple[Scene, Labels]]) -> tuple[Scene, Labels]:
-    if place.name not in opened:
-        opened[place.name] = open_scene(place.cube), open_labels(place.labels)
-    return opened[place.name]
+def _open(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
+    if place not in opened:
+        opened[place] = open_scene(place.cube), open_labels(place.labels)
+    return opened[place]
 
 
-def _json_of(out: Path, setting: Setting) -> Path:
-    return out / "runs" / f"{setting.key}.json"
+@cache
+def machine() -> str:
+    """The computer in a few words, without its name."""
+    return f"{processor()}, {os.cpu_count()} cores, {total_memory() / 1e9:.0f} GB, {platform.system()}"
 
 
-def _npz_of(out: Path, setting: Setting) -> Path:
-    return out / "runs" / f"{setting.key}.npz"
+def processor() -> str:
+    """The processor's name; Python itself knows it on few systems."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 class _Worker:
     """A process of its own that does one run after another."""
 
-    def __init__(self, out: Path, threads: int, deadline: float | None) -> None:
+    def __init__(self, folder: StudyFolder, threads: int, deadline: float | None) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads half-way
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, out, threads, deadline), daemon=True)
+        self.process = context.Process(target=_work, args=(theirs, folder, threads, deadline), daemon=True)
         self.process.start()
         theirs.close()  # so that its death is the end of the pipe
         self.setting: Setting | None = None
@@ -193,25 +216,34 @@ class _Worker:
         self.pipe.close()
 
 
-def _work(pipe: Connection, out: Path, threads: int, deadline: float | None) -> None:
+def _work(pipe: Connection, folder: StudyFolder, threads: int, deadline: float | None) -> None:
     """What a worker process does until its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     use_threads(threads)
-    opened: dict[str, tuple[Scene, Labels]] = {}
+    opened: Opened = {}
     while True:
         try:
             setting = pipe.recv()
         except EOFError:
             return
-        pipe.send(do_run(setting, out, opened, deadline))
+        pipe.send(do_run(setting, folder, opened, deadline))
+
+
+def _end_with_parent() -> None:
+    """A study that is killed must not go on in processes that nobody sees."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _do_in_processes(
-    settings: Sequence[Setting], out: Path, workers: int, deadline: float | None, on_done: OnDone
+    settings: Sequence[Setting], folder: StudyFolder, workers: int, deadline: float | None, on_done: OnDone
 ) -> None:
     waiting = list(reversed(settings))
     threads = max(1, (os.cpu_count() or 1) // workers)
-    idle = [_Worker(out, threads, deadline) for _ in range(min(workers, len(settings)))]
+    idle = [_Worker(folder, threads, deadline) for _ in range(min(workers, len(settings)))]
     busy: dict[Connection, _Worker] = {}
     try:
         while True:
@@ -231,9 +263,9 @@ def _do_in_processes(
                     worker.process.join()
                     record = _blank(worker.setting)
                     record["error"] = f"its process ended without a result (exit code {worker.process.exitcode})"
-                    write_json(_json_of(out, worker.setting), record)
+                    folder.keep(worker.setting.key, record)
                     worker.stop()
-                    worker = _Worker(out, threads, deadline)
+                    worker = _Worker(folder, threads, deadline)
                 idle.append(worker)
                 on_done(record)
     finally:

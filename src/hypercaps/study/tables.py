@@ -11,13 +11,14 @@ from typing import Any
 from hypercaps.io import catalog
 from hypercaps.models.registry import METHODS
 from hypercaps.study.paper import PaperResult, paper_result, paper_scene, paper_source
-from hypercaps.study.runs import Record
+from hypercaps.study.records import Record, succeeded
 
 ORDER = ("rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "c-cnn", "capsnet", "convcapsnet")  # the paper's
 EXPERIMENTS = {
     "experiment 1": ("rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "convcapsnet"),
     "experiment 2": ("c-cnn", "capsnet", "convcapsnet"),
 }
+OTHER_CLASS_SHARES = {"rbf-svm"}  # the paper gives shares of all pixels of a class, not of its test pixels
 SMALL_SHARES = (0.10, 0.05)
 MISSING = "–"
 SCORES = {"oa": "OA", "aa": "AA", "kappa": "kappa"}
@@ -95,10 +96,6 @@ class Column:
 
 
 Groups = Mapping[tuple[str, float], list[Column]]
-
-
-def succeeded(record: Record) -> bool:
-    return record.get("error") is None and record.get("oa") is not None
 
 
 def group_runs(records: Iterable[Record]) -> dict[tuple[str, float], list[Column]]:
@@ -240,9 +237,8 @@ def class_tables(scene: str, share: float, columns: Sequence[Column]) -> list[Ta
     parts = {name: [c for c in columns if c.method in methods] for name, methods in EXPERIMENTS.items()}
     whole = {name: part for name, part in parts.items() if {c.method for c in part} - {"convcapsnet"}}
     if whole:
-        return [
-            _class_table(f"Each class, the paper's {name}: {place}", scene, share, part) for name, part in whole.items()
-        ]
+        like = "the paper's" if paper_scene(scene) is not None else "as in the paper's"
+        return [_class_table(f"Each class, {like} {name}: {place}", scene, share, part) for name, part in whole.items()]
     alone = parts["experiment 1"]
     return [_class_table(f"Each class: {place}", scene, share, alone)] if alone else []
 
@@ -268,7 +264,10 @@ def _class_table(title: str, scene: str, share: float, columns: Sequence[Column]
         head += [f"{column.title}, paper", mine, f"{column.title}, difference"]
         drawn.append([*(paper_text(figure) for figure in theirs), paper_seconds_text(paper.seconds)])
         drawn.append(cells)
-        drawn.append([*(difference_text(f, stat) for f, stat in zip(theirs, ours, strict=True)), MISSING])
+        differences = [difference_text(f, stat) for f, stat in zip(theirs, ours, strict=True)]
+        if column.method in OTHER_CLASS_SHARES:
+            differences[: len(classes)] = [MISSING] * len(classes)
+        drawn.append([*differences, MISSING])
     caption = f"{_legend_of_figures(papers)} Time: the shortest training of the runs."
     return Table(title, head, [list(row) for row in zip(*drawn, strict=True)], caption)
 
@@ -356,7 +355,7 @@ def failed_table(records: Iterable[Record]) -> Table | None:
     return Table("Failed runs", ["Scene", "Method", "Labels", "Seed", "What went wrong"], rows) if rows else None
 
 
-def missing_table(missing: Iterable[Mapping[str, Any]]) -> Table | None:
+def missing_table(missing: Mapping[str, str]) -> Table | None:
     """The scenes of the study that could not be had."""
-    rows = [[str(gap.get("scene")), str(gap.get("reason"))] for gap in missing]  # the name the user gave
+    rows = [[name, reason] for name, reason in missing.items()]
     return Table("Missing scenes", ["Scene", "Reason"], rows) if rows else None
