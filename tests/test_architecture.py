@@ -16,7 +16,8 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "scene", "splits", "metrics", "io", "whitening", "capsules", "models", "patches", "training",
-    "modelfile", "mapping", "classifier", "describe", "plots", "run", "study", "terminal", "messages", "cli",
+    "modelfile", "mapping", "classifier", "describe", "plots", "run", "study", "terminal", "messages", "arguments",
+    "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {"whitening", "capsules", "models", "patches", "training", "modelfile", "mapping", "classifier"},
@@ -28,7 +29,7 @@ HOMES = {
     "sklearn": {"models", "classifier"},
     "psutil": {"training"},
     "jinja2": {"study"},
-    "typer": {"messages", "cli"},
+    "typer": {"messages", "arguments", "cli"},
     "rich": {"terminal", "messages"},
 }
 

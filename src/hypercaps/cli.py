@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hypercaps import __version__
-from hypercaps.errors import LabelsError, ModelError, SplitError, StudyError
-from hypercaps.messages import SentenceGroup, console_out, plain, remember_debug, show_warning
-
-if TYPE_CHECKING:
-    from hypercaps.scene import Labels, Scene
-
+from hypercaps.arguments import (
+    Debug,
+    Json,
+    LabelsArg,
+    ModelArg,
+    SceneArg,
+    SplitOption,
+    Threads,
+    command_line,
+    input_files,
+    listed,
+    open_both,
+    refuse_together,
+    set_threads,
+)
+from hypercaps.errors import ModelError, StudyError
+from hypercaps.messages import SentenceGroup, console_out, plain, show_warning
 
 app = typer.Typer(
     cls=SentenceGroup,
@@ -39,26 +48,6 @@ scenes_app = typer.Typer(
     epilog="Example:  hypercaps scenes download pavia-university",
 )
 app.add_typer(scenes_app, name="scenes")
-
-
-SceneArg = Annotated[
-    str,
-    typer.Argument(metavar="SCENE", help="A public scene's name, a file, or FILE:KEY for one array of several."),
-]
-LabelsArg = Annotated[
-    str | None,
-    typer.Argument(metavar="LABELS", help="A file of class numbers, 0 = unlabelled; left out for a public scene."),
-]
-ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.safetensors.")]
-SplitOption = Annotated[
-    Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
-]
-Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Debug = Annotated[
-    bool,
-    typer.Option("--debug", help="Show the traceback of an error.", callback=remember_debug, is_eager=True),
-]
 
 
 def _version(value: bool) -> None:
@@ -125,11 +114,11 @@ def train(
     from hypercaps.run import train_run
 
     console = console_out()
-    _refuse_together(ctx, "split_file", ("train", "val", "per_class"))
-    _refuse_together(ctx, "per_class", ("train",))
+    refuse_together(ctx, "split_file", ("train", "val", "per_class"))
+    refuse_together(ctx, "per_class", ("train",))
     RunFolder(out, force=force).check()
-    cube, truth = _open(scene, labels)
-    _use_threads(threads)
+    cube, truth = open_both(scene, labels)
+    set_threads(threads)
     classifier = ConvCapsClassifier(
         train=train,
         val=val,
@@ -186,12 +175,12 @@ def map_(
     from hypercaps.run import write_maps
 
     console = console_out()
-    check_output(out, {".tif", ".tiff", ".png"}, inputs=_inputs(model, scene))
+    check_output(out, {".tif", ".tiff", ".png"}, inputs=input_files(model, scene))
     if confidence is not None:
-        check_output(confidence, {".tif", ".tiff"}, inputs=_inputs(model, scene, out))
+        check_output(confidence, {".tif", ".tiff"}, inputs=input_files(model, scene, out))
     classifier = load_model(model)
     cube = open_scene(scene, progress=terminal.download_bar(console))
-    _use_threads(threads)
+    set_threads(threads)
     with terminal.RunProgress(console) as bars:
         found = classifier.map(cube, on_progress=bars.mapping)
     picture = out.suffix.lower() == ".png"
@@ -235,10 +224,10 @@ def evaluate(
     console = console_out()
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
-        check_output(json_file, inputs=_inputs(model, scene, labels, split_file))
+        check_output(json_file, inputs=input_files(model, scene, labels, split_file))
     classifier = load_model(model)
-    cube, truth = _open(scene, labels)
-    _use_threads(threads)
+    cube, truth = open_both(scene, labels)
+    set_threads(threads)
     trained = classifier.model_
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
     split = evaluation_split(trained, cube, truth, given)
@@ -358,7 +347,7 @@ def study(
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
     console = console_out()
-    plan = open_study(which).only(methods=_listed(methods), scenes=_listed(scenes), repeats=repeats)
+    plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
     try:
         with terminal.StudyProgress(console, workers) as shown:
             result = run_study(
@@ -366,7 +355,7 @@ def study(
                 out,
                 workers=workers,
                 budget_minutes=budget,
-                command=_command_line(),
+                command=command_line(),
                 download_progress=terminal.download_bar(console),
                 on_start=shown.started,
                 on_done=shown.run_done,
@@ -376,60 +365,6 @@ def study(
         console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
         raise typer.Exit(130) from None
     terminal.print_study(console, out, result)
-
-
-def _listed(text: str | None) -> list[str] | None:
-    """a,b -> [a, b]"""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _command_line() -> str:
-    """What the user typed, for the page of a study."""
-    return shlex.join(["hypercaps", *sys.argv[1:]])
-
-
-def _refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
-    """An option that another one makes meaningless is not dropped in silence."""
-
-    def given(name: str) -> bool:
-        source = ctx.get_parameter_source(name)
-        return source is not None and source.name == "COMMANDLINE"
-
-    for other in others:
-        if given(option) and given(other):
-            one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
-            raise SplitError(f"{one} and {two} were both given, and {one} leaves nothing to {two}: give one of them")
-
-
-def _open(scene: str, labels: str | None) -> tuple[Scene, Labels]:
-    """A scene and its labels; a public scene brings its own."""
-    from hypercaps import terminal
-    from hypercaps.io import catalog
-    from hypercaps.io.open import open_labels, open_scene
-
-    progress = terminal.download_bar(console_out())
-    cube = open_scene(scene, progress=progress)
-    if labels is None and scene not in catalog.names():
-        raise LabelsError(
-            f"no labels were given for {scene}: name a file of class numbers after it, such as "
-            f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
-        )
-    truth = open_labels(scene if labels is None else labels, progress=progress)
-    truth.check_fits(cube)
-    return cube, truth
-
-
-def _inputs(*given: str | Path | None) -> list[Path]:
-    """The files that are named by arguments, with and without :KEY, to keep results from replacing them."""
-    specs = [str(spec) for spec in given if spec is not None]
-    return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
-
-
-def _use_threads(threads: int | None) -> None:
-    if threads is not None:
-        from hypercaps.training import use_threads
-
-        use_threads(threads)
 
 
 def main() -> None:
