@@ -19,11 +19,12 @@ from hypercaps.whitening import kind_of
 # Small enough for tests, and for the made scene's 26 bands.
 SMALL = {
     "mlp": {"hidden": [64, 64]},
-    "3d-cnn": {"filters": 8, "window": 6, "kernel": 2, "dropout": 0.1},
+    "3d-cnn": {"filters": 8, "window": 6, "kernel": 2, "dropout": 0.3},
     "capsnet": {"filters": 16, "primary_arrays": 4},
 }
 PATCHES = {"3d-cnn": 11}  # what its smaller kernels want
-LONGER = {"mlp": 40}  # epochs, where those of QUICK are not enough
+SMALLER_BATCH = {"3d-cnn": 4}  # its recipe takes small steps
+LONGER = {"mlp": 40, "3d-cnn": 30}  # epochs, where those of QUICK are not enough
 BANDS, CLASSES = 26, 3
 
 
@@ -35,7 +36,8 @@ def made() -> tuple[Scene, Labels]:
 def classifier(name: str, **changes: object) -> ConvCapsClassifier:
     """A classifier of the method with settings that suit the made scene."""
     options = dict(QUICK, method=name, structure=SMALL.get(name), patch=PATCHES.get(name))
-    options = options | {"epochs": LONGER.get(name, QUICK["epochs"])} | changes
+    options |= {"epochs": LONGER.get(name, QUICK["epochs"]), "batch_size": SMALLER_BATCH.get(name, QUICK["batch_size"])}
+    options |= changes
     if isinstance(METHODS[name].recipe(), SolvedRecipe):
         del options["epochs"], options["batch_size"]
     return ConvCapsClassifier(**options)
