@@ -172,6 +172,8 @@ def test_a_folder_with_other_things_is_left_alone(study: Study, tmp_path: Path) 
     (tmp_path / "full" / "thesis.tex").write_text("important")
     with pytest.raises(OutputError, match="holds other things than a study"):
         run_study(study, tmp_path / "full")
+    (tmp_path / "early" / "runs").mkdir(parents=True)  # what a study killed in its first moment leaves
+    assert run_study(study.only(methods=["rbf-svm"], repeats=1), tmp_path / "early").done_now == 1
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         run_study(study, tmp_path / "file")

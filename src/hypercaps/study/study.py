@@ -91,7 +91,8 @@ def _prepare(out: Path) -> None:
     with explained(out):
         if out.exists() and not out.is_dir():
             raise OutputError(f"{out} is a file: give a folder that is new, empty, or a study's")
-        if out.is_dir() and any(out.iterdir()) and not (out / "study.json").exists():
+        strange = out.is_dir() and any(path.name != "runs" for path in out.iterdir())  # killed early, it has just that
+        if strange and not (out / "study.json").exists():
             raise OutputError(f"{out} holds other things than a study: give a folder that is new, empty, or a study's")
         (out / "runs").mkdir(parents=True, exist_ok=True)
 
