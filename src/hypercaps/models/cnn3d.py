@@ -10,6 +10,7 @@ from hypercaps.errors import ModelError
 from hypercaps.models.parts import check_dropout, check_odd, check_sizes
 
 _WEIGHT_STD = 0.001  # Chen et al.'s
+_OUTPUT_START = 0.1
 _LAYERS = 3
 _OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
@@ -27,7 +28,7 @@ class CNN3D(nn.Module):
         kernel: int = 4,  # along rows and columns
         window: int = 32,  # along the bands
         dropout: float = 0.5,
-        weight_std: float | None = _WEIGHT_STD,  # None: by the size of each layer, after He et al. (2015)
+        weight_std: float | None = _WEIGHT_STD,  # None: convolutions after He et al. (2015), output near zero
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
@@ -59,6 +60,8 @@ class CNN3D(nn.Module):
             else:
                 nn.init.normal_(layer.weight, 0.0, weight_std, generator=generator)
             nn.init.zeros_(layer.bias)
+        if weight_std is None:  # neighbouring bands are alike, so sums grow large: without this the first steps go wrong
+            self.output.weight.data.mul_(_OUTPUT_START)
 
     def maps(self, patches: Tensor) -> list[Tensor]:
         """(B, D, D, C) -> what each layer gives, (B, filters, side, side, bands left)"""
