@@ -1,18 +1,25 @@
 """How fast training and mapping are, as ratios within one run: `make bench`, or `make bench QUICK=1`.
 
 Times depend on the machine and on what else it does; ratios of times taken in turns say more. The limit is
-the time that the network's multiply-adds take in one large float32 matrix product on the same threads.
+the time that the network's multiply-adds take in one large float32 matrix product on the same threads. The plain
+reading is the package's own layers in torch with the reference routing, as the paper has it, patch by patch.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +27,35 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, open_labels, open_scene
-from hypercaps.capsules.layers import ClassCaps, positions_after
+from hypercaps import Legend, Scene, native, open_scene
+from hypercaps.capsules.layers import positions_after
 from hypercaps.capsules.routing import prediction_vectors, route
+from hypercaps.capsules.squashing import squash
 from hypercaps.mapping import map_scene
 from hypercaps.modelfile import TrainedModel
-from hypercaps.models.registry import get_method
+from hypercaps.models.capsnet import CapsNet
+from hypercaps.models.convcapsnet import ConvCapsNet
+from hypercaps.models.registry import Recipe, get_method
 from hypercaps.patches import PatchStore
+from hypercaps.training import Examples, train
 from hypercaps.whitening import PCAWhitening
 
 BANDS, CLASSES, BATCH, PLAIN_BATCH, SIDE = 200, 16, 64, 256, 2048
+LARGE = 2000  # side of the scene whose mapping must stay within memory
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    figure: float
+    target: float | None = None
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.figure >= self.target if self.at_least else self.figure <= self.target
 
 
 def multiply_adds(bands: int, classes: int) -> int:
@@ -43,114 +69,224 @@ def multiply_adds(bands: int, classes: int) -> int:
     return convolutions + predictions + routing
 
 
-def best_times(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+def best_times(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """The shortest time of each job, the jobs taken in turns."""
     times: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds + 1):
         for name, job in jobs.items():
-            started = time.perf_counter()
-            job()
+            taken = timed(job)
             if turn:  # the first turn warms up
-                times[name].append(time.perf_counter() - started)
+                times[name].append(taken)
     return {name: min(taken) for name, taken in times.items()}
 
 
-class PlainClassCaps(ClassCaps):
-    """ClassCaps by the reference routing: what a plain reading of the paper does."""
+def timed(job: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    job()
+    return time.perf_counter() - started
 
-    def forward(self, capsules: Tensor) -> Tensor:
-        return route(prediction_vectors(capsules, self.viewpoints), self.routings)
+
+def plain_convcapsnet(network: ConvCapsNet, patches: Tensor) -> Tensor:
+    """1D-ConvCapsNet layer by layer in torch, routed by the reference: lengths (B, n)"""
+    children = network.conv(network.primary(network.spatial(patches))).flatten(1, 2)
+    predictions = prediction_vectors(children, network.classcaps.viewpoints.flatten(0, 1))
+    lengths: Tensor = torch.linalg.vector_norm(route(predictions, network.classcaps.routings), dim=2)
+    return lengths
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
+def plain_capsnet(network: CapsNet, patches: Tensor) -> Tensor:
+    """The paper's CapsNet the same way."""
+    channels = network.primary(network.conv(patches.flatten(1, 2)).relu())
+    children = squash(channels.transpose(1, 2).reshape(len(channels), -1, network.size))
+    predictions = prediction_vectors(children, network.classcaps.viewpoints.flatten(0, 1))
+    lengths: Tensor = torch.linalg.vector_norm(route(predictions, network.classcaps.routings), dim=2)
+    return lengths
+
+
+def plain_training(network: Any, scores: Any, store: PatchStore, targets: Tensor, steps: int, batch: int) -> None:
+    """Steps as a plain reading takes them."""
+    loss_of = get_method("convcapsnet").loss
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-6)
+    for which in torch.split(torch.arange(steps * batch), batch):
+        loss = loss_of(scores(network, store.gather(which)), targets[which])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def plain_mapping(network: nn.Module, scores: Any, store: PatchStore, pixels: int, batch: int) -> None:
+    with torch.inference_mode():
+        for which in torch.split(torch.arange(pixels), batch):
+            scores(network, store.gather(which))
+
+
+def measure(quick: bool) -> list[Figure]:
+    """Training and mapping against the limit and against plain readings."""
     rows, cols = (48, 64) if quick else (96, 128)
     rng = np.random.default_rng(0)
     scene = Scene.from_array(rng.integers(0, 10_000, (rows, cols, BANDS), dtype=np.uint16))
     whitening = PCAWhitening.fit(scene)
-    network = get_method("convcapsnet").network(BANDS, CLASSES, patch=7)
-    model = TrainedModel("convcapsnet", 7, {}, network, whitening, Legend.of(range(1, CLASSES + 1)))
+    method = get_method("convcapsnet")
+    network, plain = (method.network(BANDS, CLASSES, patch=7) for _ in range(2))
+    capsnet = get_method("capsnet").network(BANDS, CLASSES, patch=7)
+    model = TrainedModel("convcapsnet", 7, {}, network.eval(), whitening, Legend.of(range(1, CLASSES + 1)))
     store = PatchStore(scene, whitening, np.arange(rows * cols), 7)
     targets = torch.arange(rows * cols) % CLASSES
-    margin_loss = get_method("convcapsnet").loss
-    plain = copy.deepcopy(network)
-    plain.classcaps.__class__ = PlainClassCaps  # the same weights, routed by the reference
     square = torch.randn(SIDE, SIDE)
-    steps = 8
+    pixels, steps, few = rows * cols, 8, 128
+    examples = Examples(store, targets, train=torch.arange(steps * BATCH), val=torch.empty(0, dtype=torch.int64))
+    trained = method.network(BANDS, CLASSES, patch=7)
+    recipe = method.recipe("paper")
+    assert isinstance(recipe, Recipe)
+    optimizer = recipe.make_optimizer(trained)
 
-    def product() -> None:
-        torch.mm(square, square)
-
-    def mapping() -> None:
-        network.eval()
-        map_scene(model, scene)
-
-    def plain_mapping() -> None:
-        plain.eval()
-        with torch.inference_mode():
-            for which in torch.split(torch.arange(rows * cols), PLAIN_BATCH):
-                plain(store.gather(which))
-
-    def training(trained: nn.Module) -> None:
-        trained.train()
-        optimizer = torch.optim.Adam(trained.parameters(), lr=1e-6)
-        for which in torch.split(torch.arange(steps * BATCH), BATCH):
-            loss = margin_loss(trained(store.gather(which)), targets[which])
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+    def training() -> None:  # an epoch of the package's own loop, without validation pixels
+        train(trained, method.loss, examples, optimizer, epochs=1, batch_size=BATCH, seed=0)
 
     times = best_times(
         {
-            "product": product,
-            "map": mapping,
-            "map plain": plain_mapping,
-            "train": lambda: training(network),
-            "train plain": lambda: training(plain),
+            "product": lambda: torch.mm(square, square),
+            "map": lambda: map_scene(model, scene),
+            "map plain": partial(plain_mapping, plain, plain_convcapsnet, store, pixels, PLAIN_BATCH),
+            "map capsnet": partial(plain_mapping, capsnet, plain_capsnet, store, few, BATCH),
+            "train": training,
+            "train plain": partial(plain_training, plain, plain_convcapsnet, store, targets, steps, BATCH),
+            "train capsnet": partial(plain_training, capsnet, plain_capsnet, store, targets, 1, BATCH),
         },
-        rounds=3 if quick else 8,
+        rounds=4 if quick else 10,
     )
-    per_multiply_add = times["product"] / SIDE**3
-    pixels, samples = rows * cols, steps * BATCH
-    limit = multiply_adds(BANDS, CLASSES) * per_multiply_add
+    limit = multiply_adds(BANDS, CLASSES) * times["product"] / SIDE**3
+    mapped, stepped = times["map"] / pixels, times["train"] / (steps * BATCH)
     return [
-        {"name": "map_over_limit", "figure": times["map"] / pixels / limit},
-        {"name": "train_over_limit", "figure": times["train"] / samples / (3 * limit)},
-        {"name": "map_vs_plain", "figure": times["map plain"] / times["map"]},
-        {"name": "train_vs_plain", "figure": times["train plain"] / times["train"]},
-        {"name": "map_pixels_per_second", "figure": pixels / times["map"], "target": 3000.0, "at_least": True},
+        Figure("map_over_limit", mapped / limit, 2.4),
+        Figure("train_over_limit", stepped / (3 * limit), 3.0),
+        Figure("map_vs_plain", times["map plain"] / times["map"], 7.0, at_least=True),
+        Figure("train_vs_plain", times["train plain"] / times["train"], 2.5, at_least=True),
+        Figure("map_vs_capsnet", times["map capsnet"] / few / mapped, 30.0, at_least=True),
+        Figure("train_vs_capsnet", times["train capsnet"] / BATCH / stepped, 30.0, at_least=True),
+        Figure("map_pixels_per_second", 1 / mapped),
+        Figure("train_samples_per_second", 1 / stepped),
     ]
 
 
-def measure_demo(epochs: int) -> list[dict[str, Any]]:
-    """The demo's training, scaled to 50 epochs, beside the 61 s of a straight first reading."""
-    scene: Scene = open_scene("indian-pines")
-    labels: Labels = open_labels("indian-pines")
-    fitted = ConvCapsClassifier(epochs=epochs).fit(scene, labels)
-    fastest = min(record.seconds for record in fitted.history_.records)
-    return [{"name": "demo_50_epochs_seconds", "figure": 50 * fastest, "target": 61.0, "at_least": False}]
+def measure_growth(quick: bool) -> list[Figure]:
+    """How the time to classify whitened pixels grows with their number, their bands and the classes."""
+
+    def classifying(pixels: int, bands: int, classes: int) -> Callable[[], object]:
+        network = get_method("convcapsnet").network(bands, classes, patch=7)
+        width, around = 64, torch.arange(7)
+        spectra = torch.randn((pixels // width + 6) * (width + 6), bands)
+        first = torch.arange(pixels) // width * (width + 6) + torch.arange(pixels) % width
+        places = (first[:, None] + (around[:, None] * (width + 6) + around).flatten()).int()
+
+        def job() -> None:
+            with torch.inference_mode():
+                network.of_places(spectra, places)  # type: ignore[operator]
+
+        return job
+
+    few = 384
+    base = classifying(few, BANDS, CLASSES)
+    jobs: dict[str, tuple[Callable[[], object], float]] = {
+        "growth_pixels": (classifying(4 * few, BANDS, CLASSES), 4.1),
+        "growth_bands": (classifying(few, 4 * BANDS, CLASSES), 4.4),  # 4.3 times the multiply-adds
+        "growth_classes": (classifying(few, BANDS, 2 * CLASSES), 2.1),
+    }
+    # Jobs of equal length, each beside the base of its turn, and the middle of many turns: what disturbs one disturbs
+    # the other.
+    turns: dict[str, list[float]] = {name: [] for name in jobs}
+    for turn in range(15 if quick else 50):
+        once = timed(lambda: [base() for _ in range(4)]) / 4
+        for name, (job, _) in jobs.items():
+            taken = timed(job)
+            if turn:
+                turns[name].append(taken / once)
+    return [Figure(name, statistics.median(turns[name]), target) for name, (_, target) in jobs.items()]
+
+
+def measure_peak(quick: bool) -> list[Figure]:
+    """Memory to map a large scene that lies in a file, in a process of its own. Quick: every 16th row of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "large.npy"
+        cube = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint16, shape=(LARGE, LARGE, BANDS))
+        block = np.random.default_rng(0).integers(0, 10_000, (LARGE // 20, LARGE, BANDS), dtype=np.uint16)
+        for r in range(0, LARGE, len(block)):
+            cube[r : r + len(block)] = block
+        del cube
+        command = [sys.executable, __file__, "--map", str(path), *(["--quick"] if quick else [])]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [Figure("map_peak_mb", float(done.stdout), 1000.0)]
+
+
+def map_large(path: str, quick: bool) -> None:
+    """Map a scene and say the height of this process's memory in MB."""
+    scene = open_scene(path)
+    network = get_method("convcapsnet").network(BANDS, CLASSES, patch=7).eval()
+    whitening = PCAWhitening.from_covariance(np.full(BANDS, 5000.0), np.diag(np.linspace(2e6, 1e6, BANDS)))
+    model = TrainedModel("convcapsnet", 7, {}, network, whitening, Legend.of(range(1, CLASSES + 1)))
+    only = np.arange(scene.rows)[:, None] % 16 == np.zeros((1, scene.cols)) if quick else None
+    map_scene(model, scene, only=only)
+    print(peak_memory() / 1e6)
+
+
+def peak_memory() -> int:
+    """Bytes. On Linux not from getrusage, which also counts what the parent held when it started this process."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def measure_demo(quick: bool) -> list[Figure]:
+    """`make demo` without making the environment; quick: a tenth of its epochs."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "hypercaps", "train", "indian-pines", "--out", f"{folder}/demo"]
+        command += ["--epochs", "5"] if quick else []
+        started = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        seconds = time.perf_counter() - started
+    return [Figure("demo_5_epochs_seconds" if quick else "demo_seconds", seconds)]
+
+
+def machine() -> dict[str, Any]:
+    cpu = platform.processor() or platform.machine()
+    about = Path("/proc/cpuinfo")
+    if about.exists():
+        named = [line.partition(":")[2].strip() for line in about.read_text().splitlines() if "model name" in line]
+        cpu = named[0] if named else cpu
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "compiled_kernels": native.available(),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less than a minute")
+    parser.add_argument("--quick", action="store_true", help="less than two minutes")
+    parser.add_argument("--map", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    found = measure(args.quick) + measure_demo(3 if args.quick else 10)
-    machine = {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-    }
-    print(f"{'name':<24} {'figure':>10}  {'target':>10}  met")
-    for row in found:
-        target, at_least = row.setdefault("target", None), row.pop("at_least", None)
-        row["met"] = None if target is None else (row["figure"] >= target) == at_least
-        row["machine"] = machine
-        said = "" if target is None else f"{'>=' if at_least else '<='} {target:g}"
-        print(f"{row['name']:<24} {row['figure']:>10.2f}  {said:>10}  {'' if target is None else row['met']}")
+    if args.map:
+        map_large(args.map, args.quick)
+        return
+    found: list[Figure] = []
+    print(f"{'name':<26} {'figure':>10}  {'target':>10}  met")
+    for part in (measure, measure_growth, measure_demo, measure_peak):
+        for row in part(args.quick):
+            said = "" if row.target is None else f"{'>=' if row.at_least else '<='} {row.target:g}"
+            met = {None: "", True: "yes", False: "no"}[row.met]
+            print(f"{row.name:<26} {row.figure:>10.2f}  {said:>10}  {met}", flush=True)
+            found.append(row)
+    here = machine()
     path = Path(__file__).with_name("results.json")
-    path.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"written to {path.name}")
+    rows = [{"name": r.name, "figure": r.figure, "target": r.target, "met": r.met, "machine": here} for r in found]
+    path.write_text(json.dumps(rows, indent=2) + "\n")
+    print(f"written to benchmarks/{path.name}")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import make_cube
+from conftest import QUICK, make_cube
+from hypercaps import ConvCapsClassifier, Labels
 from hypercaps.errors import DataWarning, ModelFileError, SceneError
 from hypercaps.mapping import TILE, map_scene, map_scores
 from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import get_method
 from hypercaps.patches import PatchStore
 from hypercaps.scene import Legend, Scene
+from hypercaps.training import use_threads
 from hypercaps.whitening import PCAWhitening
 
 
@@ -53,6 +55,23 @@ def test_a_map_is_what_the_network_says_of_each_patch(scene: Scene, patch: int) 
     assert set(np.unique(found.classes)) <= {2, 5, 7}
     np.testing.assert_array_equal(found.classes, np.array([2, 5, 7])[scores.argmax(axis=2)])
     np.testing.assert_array_equal(found.confidence, scores.max(axis=2))
+
+
+@pytest.mark.parametrize("method", ["convcapsnet", "c-cnn"])
+def test_training_and_maps_are_the_same_to_the_bit_for_any_number_of_threads(
+    method: str, made: tuple[Scene, Labels]
+) -> None:
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            use_threads(threads)
+            fitted = ConvCapsClassifier(**QUICK | {"epochs": 2}, method=method).fit(*made)
+            found.append((fitted.history_.records[-1].loss, fitted.predict_proba(made[0])))
+    finally:
+        use_threads(before)
+    for loss, scores in found[1:]:
+        assert loss == found[0][0]
+        np.testing.assert_array_equal(scores, found[0][1])
 
 
 def test_chosen_pixels_get_the_same_answer_as_in_the_whole_map(scene: Scene) -> None:

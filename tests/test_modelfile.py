@@ -138,7 +138,7 @@ def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
         {"whitening.mean": torch.zeros(26, 26).double()},
         {"whitening.mean": torch.zeros(26)},
         {"whitening.matrix": torch.full((26, 26), float("nan")).double()},
-        {"network.classcaps.viewpoints": torch.zeros(3, 4, 8, 1, 16).double()},
+        {"network.classcaps.viewpoints": torch.zeros(1, 4, 3, 8, 16).double()},
         {"standardising.scale": torch.zeros(26).double()},  # with the description's word for it, below
     ],
 )
@@ -157,8 +157,16 @@ def test_a_file_from_before_there_was_another_preprocessing_still_loads(saved: P
 
 
 def test_another_format_version_is_said(saved: Path) -> None:
-    with pytest.raises(ModelFileError, match="model format 2 and this hypercaps reads 1"):
-        read_model(altered(saved, lambda meta, about: meta.update(format_version=2)))
+    with pytest.raises(ModelFileError, match="model format 3 and this hypercaps reads up to 2"):
+        read_model(altered(saved, lambda meta, about: meta.update(format_version=3)))
+
+
+def test_files_of_the_first_format_still_load(trained: ConvCapsClassifier, saved: Path) -> None:
+    """Viewpoint matrices were kept in another order then."""
+    viewpoints = trained.model_.network.classcaps.viewpoints.detach()  # (c, a, n, e, d)
+    as_before = {"network.classcaps.viewpoints": viewpoints.permute(2, 1, 3, 0, 4).contiguous()}  # (n, a, e, c, d)
+    old = altered(saved, lambda meta, about: meta.update(format_version=1), forged_tensors=as_before)
+    assert torch.equal(read_model(old).network.classcaps.viewpoints, viewpoints)
 
 
 def test_changed_weights_are_noticed(saved: Path) -> None:

@@ -27,6 +27,10 @@ ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.s
 SplitOption = Annotated[
     Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
 ]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, or as torch names it, say cuda.")
+]
+Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: float32 or bfloat16.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Debug = Annotated[

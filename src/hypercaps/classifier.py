@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from hypercaps import splits
+from hypercaps.devices import Device
 from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError
 from hypercaps.mapping import ClassMap, Mask, OnProgress, map_scene, map_scores
 from hypercaps.metrics import Scores, score
@@ -40,6 +42,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     seed : of the split, the initial weights and the order of training
     method, recipe : a registered method and one of the ways to train it, None for the method's own
     structure : changes to the network's sizes, e.g. ``{"routings": 5}``
+    device, precision : where networks are computed, as torch names it, and how precisely: float32 or bfloat16
 
     Attributes after ``fit``
     ------------------------
@@ -61,6 +64,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         method: str = "convcapsnet",
         recipe: str | None = None,
         structure: dict[str, Any] | None = None,
+        device: str = "cpu",
+        precision: str = "float32",
     ) -> None:
         self.train = train
         self.val = val
@@ -72,6 +77,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.recipe = recipe
         self.structure = structure
+        self.device = device
+        self.precision = precision
 
     def fit(
         self,
@@ -103,6 +110,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 f"method {method.name} looks at patches of {patch} x {patch} pixels but scene {scene.name!r} has "
                 f"{scene.rows} x {scene.cols}: take a method that looks at less, or a smaller patch where it allows one"
             )
+        device = Device(self.device, self.precision)
         structure = {**(recipe.structure or {}), **(self.structure or {})}
         training = self._training(method, recipe, int((labels.array > 0).sum()))
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
@@ -126,6 +134,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             history = solve(network, method.loss, examples)
             structure |= network.found  # type: ignore[arg-type]  # torch types every attribute as a module
         else:
+            network.to(device.name)
             history = train(
                 network,
                 method.loss,
@@ -135,6 +144,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 batch_size=training["batch_size"],
                 seed=seed,
                 semi_supervised=method.semi_supervised,
+                device=device,
                 on_progress=on_progress,
             )
         network.eval()
@@ -211,7 +221,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 f"labels {labels.name!r} hold classes {strange.tolist()} that the model does not know: it knows "
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
-        found = map_scene(model, scene, only=wanted, on_progress=on_progress)
+        found = self.map(scene, only=wanted, on_progress=on_progress)
         return score(labels.array[wanted], found.classes[wanted], model.legend)
 
     def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
@@ -225,12 +235,22 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         pairs of classes that it won; for the others probabilities.
         """
         _check_kinds(scene)
-        return map_scores(self._fitted(), scene)
+        model = self._fitted()
+        with self._arithmetic(model):
+            return map_scores(model, scene)
 
     def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
         """Classes and confidence of every pixel, or of those marked in ``only``, e.g. ``labels.array > 0``."""
         _check_kinds(scene)
-        return map_scene(self._fitted(), scene, only=only, on_progress=on_progress)
+        model = self._fitted()
+        with self._arithmetic(model):
+            return map_scene(model, scene, only=only, on_progress=on_progress)
+
+    def _arithmetic(self, model: TrainedModel) -> AbstractContextManager[object]:
+        """The network where it is to be computed, and the precision to do it in."""
+        device = Device(self.device, self.precision)
+        model.network.to(device.name)
+        return device.arithmetic()
 
     def save(self, path: str | Path) -> None:
         """Write the model file; ``load_model`` brings it back."""
@@ -303,7 +323,7 @@ def _check_memory(
         )
 
 
-def load_model(path: str | Path) -> ConvCapsClassifier:
+def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
     """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
     model = read_model(Path(path))
     how, recipe = model.split, model.recipe
@@ -318,6 +338,8 @@ def load_model(path: str | Path) -> ConvCapsClassifier:
         method=model.method,
         recipe=recipe.get("name"),
         structure=model.structure or None,
+        device=device,
+        precision=precision,
     )
     classifier.model_ = model
     return classifier

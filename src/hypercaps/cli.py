@@ -16,9 +16,11 @@ import typer
 from hypercaps import __version__
 from hypercaps.arguments import (
     Debug,
+    DeviceOption,
     Json,
     LabelsArg,
     ModelArg,
+    Precision,
     SceneArg,
     SplitOption,
     Threads,
@@ -100,6 +102,8 @@ def train(
     with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
     threads: Threads = None,
+    device: DeviceOption = "cpu",
+    precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
     """Train on a scene and its labels, say how good it is, and map the scene.
@@ -129,6 +133,8 @@ def train(
         seed=seed,
         method=method,
         recipe=recipe,
+        device=device,
+        precision=precision,
     )
     split = open_split(split_file, truth) if split_file else None
     with terminal.RunProgress(console) as bars:
@@ -165,6 +171,8 @@ def map_(
         Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as float32 .tif.")
     ] = None,
     threads: Threads = None,
+    device: DeviceOption = "cpu",
+    precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
     """Map every pixel of a scene with a trained model."""
@@ -178,7 +186,7 @@ def map_(
     check_output(out, {".tif", ".tiff", ".png"}, inputs=input_files(model, scene))
     if confidence is not None:
         check_output(confidence, {".tif", ".tiff"}, inputs=input_files(model, scene, out))
-    classifier = load_model(model)
+    classifier = load_model(model, device=device, precision=precision)
     cube = open_scene(scene, progress=terminal.download_bar(console))
     set_threads(threads)
     with terminal.RunProgress(console) as bars:
@@ -208,6 +216,8 @@ def evaluate(
         typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
     ] = None,
     threads: Threads = None,
+    device: DeviceOption = "cpu",
+    precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
     """Say how good a model is on a test set.
@@ -225,7 +235,7 @@ def evaluate(
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, labels, split_file))
-    classifier = load_model(model)
+    classifier = load_model(model, device=device, precision=precision)
     cube, truth = open_both(scene, labels)
     set_threads(threads)
     trained = classifier.model_

@@ -62,5 +62,9 @@ class Interrupted(HypercapsError):  # noqa: N818 - reads as what happened
     """Stopped by the user before there was anything to keep."""
 
 
+class SpeedWarning(UserWarning):
+    """Nothing is wrong, but it could be much faster."""
+
+
 class DataWarning(UserWarning):
     """Something in the data that the user should know and that does not stop the work."""

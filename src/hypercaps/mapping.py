@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hypercaps import native
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.modelfile import TrainedModel
 from hypercaps.patches import read_with_halo
@@ -22,6 +23,7 @@ from hypercaps.scene import Pixels, Scene, Window, tile_windows
 
 TILE = 16  # side of the tiles of the fixed grid, in pixels
 STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
+_AT_ONCE = 16_384  # pixels whose patches' places are written down at once: 3 MB
 WINDOW = 128  # default side of the windows that are read at once
 
 Mask = npt.NDArray[np.bool_]
@@ -111,15 +113,20 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
     height, width = mask.shape
     wanted = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
+    if getattr(model.network, "pixel_by_pixel", False):  # no fixed tiles are needed
+        white = model.preprocessing.transform(pixels.values, pixels.valid)
+        scores[wanted] = _scores_of_pixels(model, white, wanted)
+        return scores, int((mask & ~wanted).sum())
+    device = next(model.network.parameters()).device
     for tile in tile_windows(Window(0, height, 0, width), TILE):
         if not wanted[tile.rows, tile.cols].any():
             continue
         around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
-        white = model.preprocessing.transform(pixels.values[around], pixels.valid[around])
+        white = model.preprocessing.transform(pixels.values[around], pixels.valid[around]).to(device)
         over_window = getattr(model.network, "over_window", None)
         if over_window is not None:  # the network has a way that shares work between neighbours
             with torch.inference_mode():
-                found = model.confidences(over_window(white)).numpy()  # (h, w, n)
+                found = model.confidences(over_window(white)).float().cpu().numpy()  # (h, w, n)
             chosen = wanted[tile.rows, tile.cols]
             scores[tile.rows, tile.cols][chosen] = found[chosen]
             continue
@@ -130,10 +137,25 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
             if not chosen.any():
                 continue
             part = patches[r - tile.r0 : strip.r1 - tile.r0].flatten(0, 1)  # (B, D, D, C), a copy
-            with torch.inference_mode():
-                found = model.confidences(model.network(part)).numpy().reshape(*chosen.shape, -1)
+            with torch.inference_mode(), native.cores_for(model.network):
+                found = model.confidences(model.network(part)).float().cpu().numpy().reshape(*chosen.shape, -1)
             scores[strip.rows, strip.cols][chosen] = found[chosen]
     return scores, int((mask & ~wanted).sum())
+
+
+def _scores_of_pixels(model: TrainedModel, white: Tensor, wanted: Mask) -> npt.NDArray[np.float32]:
+    """Scores (N, n) of the wanted pixels (h, w) of a whitened window (h + D - 1, w + D - 1, C)"""
+    around, across = np.arange(model.patch), white.shape[1]
+    offsets = (around[:, None] * across + around).ravel()  # of a patch's pixels from its first
+    rows, cols = np.nonzero(wanted)
+    first = rows * across + cols
+    spectra = white.flatten(0, 1)
+    found = []
+    for at in range(0, first.size, _AT_ONCE):
+        places = torch.from_numpy((first[at : at + _AT_ONCE, None] + offsets).astype(np.int32))
+        with torch.inference_mode():
+            found.append(model.confidences(model.network.of_places(spectra, places)).numpy())  # type: ignore[operator]
+    return np.concatenate(found) if found else np.empty((0, len(model.legend)), dtype=np.float32)
 
 
 def _patch_view(white: Tensor, patch: int) -> Tensor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from hypercaps.errors import DataWarning, HypercapsError, Interrupted
+from hypercaps.errors import DataWarning, HypercapsError, Interrupted, SpeedWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def show_warning(
     line: Any = None,
 ) -> None:
     """Warnings about the user's data are for the user; the rest is for developers, as Python shows it."""
-    if issubclass(category, DataWarning):
+    if issubclass(category, DataWarning | SpeedWarning):
         say(f"[bold yellow]Warning:[/] {plain(message)}")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

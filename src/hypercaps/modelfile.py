@@ -27,8 +27,9 @@ from hypercaps.scene import MAX_LABEL, Legend, LegendEntry, Scene
 from hypercaps.whitening import KINDS, Preprocessing, kind_of
 
 FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _NETWORK = "network."
+_VIEWPOINTS = "network.classcaps.viewpoints"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def current_versions() -> dict[str, str]:
 
 def write_model(path: Path, model: TrainedModel) -> None:
     """Write a model file, all or nothing."""
-    arrays = {_NETWORK + key: value.contiguous() for key, value in model.network.state_dict().items()}
+    arrays = {_NETWORK + key: value.cpu().contiguous() for key, value in model.network.state_dict().items()}
     kind = kind_of(model.preprocessing)
     for part, array in model.preprocessing.arrays().items():
         arrays[f"{kind}.{part}"] = torch.from_numpy(np.ascontiguousarray(array))
@@ -123,13 +124,15 @@ def read_model(path: Path) -> TrainedModel:
         )
     try:
         header = json.loads(metadata[FORMAT_KEY])
-        if header["format_version"] != FORMAT_VERSION:
+        if header["format_version"] not in (1, FORMAT_VERSION):
             raise ModelFileError(
-                f"{path} has model format {header['format_version']} and this hypercaps reads {FORMAT_VERSION}: use "
-                "the hypercaps that wrote it, or train again"
+                f"{path} has model format {header['format_version']} and this hypercaps reads up to {FORMAT_VERSION}: "
+                "use the hypercaps that wrote it, or train again"
             )
         if header["digest"] != _digest(arrays, header["description"]):
             raise ModelFileError(f"{path} is damaged or was altered: it is not as it was written; get it again")
+        if header["format_version"] == 1 and _VIEWPOINTS in arrays:  # (n, a, e, c, d) then
+            arrays[_VIEWPOINTS] = arrays[_VIEWPOINTS].permute(3, 1, 0, 2, 4).contiguous()
         return _assemble(header["description"], arrays)
     except ModelFileError:
         raise

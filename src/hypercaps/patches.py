@@ -6,6 +6,8 @@ patches is gathered from them. Beyond the scene's border the scene is mirrored.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -32,6 +34,8 @@ def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
     cols = mirrored(np.arange(window.c0 - halo, window.c1 + halo), scene.cols)
     r0, c0 = int(rows.min()), int(cols.min())
     read = scene.read(slice(r0, int(rows.max()) + 1), slice(c0, int(cols.max()) + 1))
+    if read.valid.shape == (rows.size, cols.size):  # nothing is mirrored
+        return read
     at = np.ix_(rows - r0, cols - c0)
     return Pixels(read.values[at], read.valid[at])
 
@@ -77,9 +81,24 @@ class PatchStore:
     def __len__(self) -> int:
         return self._places.shape[0]
 
+    @property
+    def spectra(self) -> Tensor:
+        """Every pixel that any of the patches touches, once: (S, C)"""
+        return self._spectra
+
+    def places(self, which: Tensor) -> Tensor:
+        """Where the pixels of patches number ``which`` (B,) are among the spectra: (B, D*D) int32"""
+        return self._places.index_select(0, which)
+
+    def to(self, device: str) -> PatchStore:
+        """The same store on another device."""
+        moved = copy.copy(self)
+        moved._spectra, moved._places = self._spectra.to(device), self._places.to(device)
+        return moved
+
     def gather(self, which: Tensor) -> Tensor:
         """Patches number ``which`` (B,) -> (B, D, D, C)"""
-        places = self._places.index_select(0, which).flatten()
+        places = self.places(which).flatten()
         return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, self._spectra.shape[1])
 
 

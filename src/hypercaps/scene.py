@@ -157,7 +157,10 @@ def array_reader(array: Any, nodata: float | None = None) -> PixelReader:
         raw = np.asarray(taken)
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
             values = np.ascontiguousarray(raw, dtype=np.float32)
-        valid = np.asarray(np.isfinite(values).all(axis=2))
+        if raw.dtype.kind == "f":
+            valid = np.asarray(np.isfinite(values).all(axis=2))
+        else:  # whole numbers are always finite
+            valid = np.ones(values.shape[:2], dtype=bool)
         if isinstance(taken, np.ma.MaskedArray):
             valid &= ~np.ma.getmaskarray(taken).any(axis=2)
         if nodata is not None:  # tested on the stored numbers, before any conversion

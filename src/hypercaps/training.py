@@ -12,6 +12,8 @@ import psutil
 import torch
 from torch import Generator, Tensor, nn
 
+from hypercaps import native
+from hypercaps.devices import Device
 from hypercaps.errors import Interrupted, TrainingError
 from hypercaps.patches import PatchStore
 
@@ -80,6 +82,11 @@ class Examples:
     val: Tensor  # and of those to choose the epoch by
     unlabelled: Tensor = field(default_factory=_nothing)  # and of those that teach without a label
 
+    def to(self, device: str) -> Examples:
+        """The same on another device."""
+        parts = (part.to(device) for part in (self.targets, self.train, self.val, self.unlabelled))
+        return Examples(self.store.to(device), *parts)
+
 
 def train(
     network: nn.Module,
@@ -91,23 +98,30 @@ def train(
     batch_size: int,
     seed: int,
     semi_supervised: SemiSupervisedLoss | None = None,
+    device: Device | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> History:
-    """Train in place; the network ends with the weights of its (earliest) best validation epoch.
+    """Train in place, on the ``device`` that the network is on.
+
+    The network ends with the weights of its (earliest) best validation epoch.
 
     Without validation pixels the last epoch counts as the best. Ctrl-C after the first epoch ends the
     training and keeps the best so far. With ``semi_supervised``, every step also takes as many unlabelled patches as
     it has labelled ones, and that loss takes the place of ``loss_of``.
     """
     order = Generator().manual_seed(seed)
+    device = device or Device()
+    examples = examples.to(device.name)
 
     def step_loss(which: Tensor) -> Tensor:
-        patches, targets = examples.store.gather(which), examples.targets[which]
-        if semi_supervised is None:
-            return loss_of(network(patches), targets)
-        pool = examples.unlabelled  # may be empty: then the labelled pixels are rebuilt alone
-        drawn = pool[torch.randint(len(pool), (len(which),), generator=order)] if len(pool) else pool
-        return semi_supervised(network, patches, targets, examples.store.gather(drawn))
+        targets = examples.targets[which]
+        with device.arithmetic():
+            if semi_supervised is None:
+                return loss_of(_scores(network, examples.store, which), targets)
+            patches = examples.store.gather(which)
+            pool = examples.unlabelled  # may be empty: then the labelled pixels are rebuilt alone
+            drawn = pool[torch.randint(len(pool), (len(which),), generator=order)] if len(pool) else pool
+            return semi_supervised(network, patches, targets, examples.store.gather(drawn))
 
     records: list[EpochRecord] = []
     best_epoch, best_right = 0, -1
@@ -115,7 +129,7 @@ def train(
     interrupted = False
     started = time.perf_counter()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), native.cores_for(network):
             torch.manual_seed(seed)  # dropout draws from torch's own generator
             for epoch in range(1, epochs + 1):
                 epoch_started = time.perf_counter()
@@ -131,7 +145,8 @@ def train(
                         f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
                         f"{optimizer.param_groups[0]['lr']}"
                     )
-                right = _count_right(network, examples, min(INFERENCE_BATCH, batch_size))
+                with device.arithmetic():
+                    right = _count_right(network, examples, batch_size)
                 n_val = len(examples.val)
                 val_oa = 100.0 * right / n_val if n_val else None
                 better = right > best_right or n_val == 0
@@ -146,6 +161,15 @@ def train(
         interrupted = True
     network.load_state_dict(best_weights)
     return History(tuple(records), best_epoch, time.perf_counter() - started, interrupted)
+
+
+def _scores(network: nn.Module, store: PatchStore, which: Tensor) -> Tensor:
+    """Scores (B, n) of patches number ``which``; they are put together only for a network that needs it."""
+    if hasattr(network, "of_places"):
+        scores: Tensor = network.of_places(store.spectra, store.places(which))  # type: ignore[operator]
+    else:
+        scores = network(store.gather(which))
+    return scores
 
 
 def _train_epoch(
@@ -178,9 +202,11 @@ def _count_right(network: nn.Module, examples: Examples, batch_size: int) -> int
     right = 0
     if len(examples.val) == 0:  # split would give one empty batch, not none
         return right
+    # Compiled kernels make their own small steps; for the others, what a pixel needs should stay near the cache.
+    most = 8192 if hasattr(network, "of_places") and native.available() else min(INFERENCE_BATCH, batch_size)
     with torch.inference_mode():
-        for which in torch.split(examples.val, batch_size):
-            predicted = network(examples.store.gather(which)).argmax(dim=1)
+        for which in torch.split(examples.val, most):
+            predicted = _scores(network, examples.store, which).argmax(dim=1)
             right += int((predicted == examples.targets[which]).sum())
     return right
 

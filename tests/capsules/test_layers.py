@@ -44,7 +44,7 @@ def test_constraint_window_is_the_papers_sum() -> None:
     capsules = torch.randn(1, a2, d2, c2, generator=seeded(1))
     found = layer(capsules).detach()
     c3 = positions_after(c2, f, s)
-    assert found.shape == (1, windows, d3, c3)
+    assert found.shape == (1, c3, windows, d3)
     tensor = layer.conv.weight.detach().view(windows, d3, a2, d2, f)
     bias = layer.conv.bias.detach().view(windows, d3)
     for q in range(windows):
@@ -53,7 +53,7 @@ def test_constraint_window_is_the_papers_sum() -> None:
             for i in range(a2):
                 for j in range(f):
                     parent += tensor[q, :, i, :, j] @ capsules[0, i, :, k * s + j]
-            torch.testing.assert_close(found[0, q, :, k], squash(parent))
+            torch.testing.assert_close(found[0, k, q], squash(parent))
 
 
 def test_constraint_windows_have_their_own_bias_each_and_share_the_rest() -> None:
@@ -64,7 +64,7 @@ def test_constraint_windows_have_their_own_bias_each_and_share_the_rest() -> Non
 def test_class_caps_have_one_viewpoint_matrix_for_each_capsule_and_class_and_no_bias() -> None:
     layer = ClassCaps(4, 8, 44, 16, 16, routings=3)
     assert sum(p.numel() for p in layer.parameters()) == 4 * 44 * 16 * 16 * 8
-    assert layer(torch.zeros(2, 4, 8, 44)).abs().max() == 0
+    assert layer(torch.zeros(2, 44, 4, 8)).abs().max() == 0
 
 
 def test_the_same_generator_gives_the_same_weights_and_leaves_torchs_own_alone() -> None:

@@ -26,7 +26,7 @@ def test_layer_sizes_are_those_of_the_structure_table() -> None:
     children = network.conv(primary)
     assert features.shape == (2, 16, 200)  # C x 16
     assert primary.shape == (2, 2, 8, 96)  # c2 x 2 x 8
-    assert children.shape == (2, 4, 8, 44)  # c3 x 4 x 8
+    assert children.shape == (2, 44, 4, 8)  # c3 x 4 x 8
     assert network.capsules(patches).shape == (2, 16, 16)  # n x 16
     assert network(patches).shape == (2, 16)
     assert network.classcaps.routings == 3

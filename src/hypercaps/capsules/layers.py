@@ -1,8 +1,9 @@
 """The four layers of 1D-ConvCapsNet, section IV of the paper.
 
 Shapes: B pixels, D side of the patch, C bands (after whitening: components), K filters, f window size,
-a capsule arrays, d numbers in a capsule, c positions along the spectrum, n classes. Capsules are laid out
-(B, a, d, c), positions last, as convolutions give and take them.
+a capsule arrays, d numbers in a capsule, c positions along the spectrum, n classes. PrimaryCaps' capsules are laid
+out (B, a, d, c), positions last, as torch's convolutions give and take them; those that are routed (B, c, a, d), each
+in one piece.
 """
 
 from __future__ import annotations
@@ -117,9 +118,9 @@ class ConvCaps1d(nn.Module):
         self.conv = _SpectralConv(arrays_in * size_in, windows * size, window, stride, generator)
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(B, a2, d2, c2) -> O(3): (B, K, d3, c3)"""
+        """(B, a2, d2, c2) -> O(3): (B, c3, K, d3)"""
         parents: Tensor = self.conv(capsules.flatten(1, 2))  # (B, K*d3, c3)
-        return squash(parents.view(len(parents), self.windows, self.size, -1), dim=2)
+        return squash(parents.transpose(1, 2).reshape(len(parents), -1, self.windows, self.size))
 
 
 class ClassCaps(nn.Module):
@@ -138,10 +139,13 @@ class ClassCaps(nn.Module):
     ) -> None:
         super().__init__()
         self.routings = routings
-        # Entry [k, i, :, j, :] is W(i,j,k) transposed: (n, a3, d3, c3, d4)
-        self.viewpoints = nn.Parameter(torch.empty(classes, arrays_in, size_in, positions, size))
-        nn.init.normal_(self.viewpoints, 0.0, _VIEWPOINT_STD, generator=generator)
+        # Entry [j, i, k] is W(i,j,k) transposed: (c3, a3, n, d3, d4), each matrix in one piece
+        self.viewpoints = nn.Parameter(torch.empty(positions, arrays_in, classes, size_in, size))
+        if self.viewpoints.device.type != "meta":  # which has no numbers, and takes seconds over this
+            drawn = torch.empty(classes, arrays_in, size_in, positions, size)
+            nn.init.normal_(drawn, 0.0, _VIEWPOINT_STD, generator=generator)
+            self.viewpoints.data.copy_(drawn.permute(3, 1, 0, 2, 4))
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(B, a3, d3, c3) -> O(4): (B, n, d4)"""
-        return class_capsules(capsules, self.viewpoints, self.routings)
+        """(B, c3, a3, d3) -> O(4): (B, n, d4)"""
+        return class_capsules(capsules.flatten(1, 2), self.viewpoints.flatten(0, 1), self.routings)

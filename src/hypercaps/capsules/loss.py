@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
 
 
@@ -15,7 +16,24 @@ def margin_loss(
     lengths (B, n) of the class capsules, targets (B,) class positions -> scalar. ``upper`` is the paper's
     r+, ``lower`` its r-, ``down`` its lambda.
     """
-    present = F.one_hot(targets, lengths.shape[1]).to(lengths.dtype)  # T: (B, n)
-    missed = torch.relu(upper - lengths).square()
-    false = torch.relu(lengths - lower).square()
-    return (present * missed + down * (1 - present) * false).sum(dim=1).mean()
+    loss: Tensor = _MarginLoss.apply(lengths, targets, upper, lower, down)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _MarginLoss(torch.autograd.Function):
+    """With its gradient by hand: a few small operations in place of dozens, which a short step feels."""
+
+    @staticmethod
+    def forward(ctx: Any, lengths: Tensor, targets: Tensor, upper: float, lower: float, down: float) -> Tensor:
+        missed = (upper - lengths).clamp_(min=0)  # (B, n)
+        false = (lengths - lower).clamp_(min=0)
+        present = torch.zeros_like(lengths, dtype=torch.bool).scatter_(1, targets[:, None], True)  # T
+        ctx.save_for_backward(torch.where(present, -2 * missed, 2 * down * false))
+        ctx.pixels = len(lengths)
+        loss: Tensor = torch.where(present, missed * missed, down * false * false).sum() / ctx.pixels
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        return slope * (gradients[0] / ctx.pixels), None, None, None, None

@@ -1,7 +1,7 @@
 """Dynamic routing, section IV-D of the paper: the plain reference, and the one the layers use.
 
-Shapes: B pixels; child capsules in a arrays of c positions, each of e numbers; n classes whose capsules
-have d numbers. Children keep the order (B, a, e, c) that the convolutions before them give.
+Shapes: B pixels; I child capsules of e numbers each (every array at every position along the spectrum); n classes
+whose capsules have d numbers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hypercaps.capsules.squashing import squash
 
 
 def prediction_vectors(children: Tensor, viewpoints: Tensor) -> Tensor:
-    """û(k|i,j) = W(i,j,k) u(i,j): what the capsule at position j of array i says each class capsule is.
+    """û(k|i) = W(i,k) u(i): what capsule i says each class capsule is.
 
-    children (B, a, e, c), viewpoints (n, a, e, c, d) -> (B, a*c, n, d)
+    children (B, I, e), viewpoints (I, n, e, d) -> (B, I, n, d)
     """
-    return torch.einsum("baec,naecd->bacnd", children, viewpoints).flatten(1, 2)
+    return torch.einsum("bie,ined->bind", children, viewpoints)
 
 
 def route(predictions: Tensor, iterations: int = 3, *, through_couplings: bool = False) -> Tensor:
@@ -41,8 +41,10 @@ def weighted_parents(predictions: Tensor, couplings: Tensor) -> Tensor:
 
 
 def class_capsules(children: Tensor, viewpoints: Tensor, iterations: int = 3) -> Tensor:
-    """Route children (B, a, e, c) through viewpoints (n, a, e, c, d) to class capsules (B, n, d), the fast way.
+    """Route children (B, I, e) through viewpoints (I, n, e, d) to class capsules (B, n, d), the fastest way there is.
 
     Equal to ``route(prediction_vectors(children, viewpoints), iterations)`` up to rounding.
     """
+    if kernels.usable(children, viewpoints):
+        return kernels.route_compiled(children, viewpoints, iterations)
     return kernels.route_through_weights(children, viewpoints, iterations)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Generator, Tensor, nn
 
+from hypercaps.capsules import kernels
 from hypercaps.capsules.layers import SpatialConv, check_spectrum, positions_after
-from hypercaps.models.parts import check_odd, check_sizes, xavier
+from hypercaps.models.parts import as_places, check_odd, check_sizes, put_together, xavier
 
 
 class ConvCNN(nn.Module):
@@ -51,6 +52,30 @@ class ConvCNN(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> logits (B, n)"""
-        neurons = self.classneurons(self.features(patches).flatten(1)).relu()  # (B, n*16)
+        if kernels.usable(patches, self.spatial.weight) and not patches.requires_grad:
+            return self.of_places(*as_places(patches))
+        return self._logits(self.features(patches))
+
+    def of_places(self, spectra: Tensor, places: Tensor) -> Tensor:
+        """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32."""
+        if not kernels.usable(spectra, self.spatial.weight):
+            return self._logits(self.features(put_together(spectra, places)))
+        primary, conv = self.primary, self.conv
+        assert isinstance(primary, nn.Conv1d) and isinstance(conv, nn.Conv1d)
+        assert primary.bias is not None and conv.bias is not None
+        stack = kernels.Stack(
+            self.spatial.weight,
+            self.spatial.bias,
+            primary.weight,
+            primary.bias,
+            conv.weight,
+            conv.bias,
+            strides=(primary.stride[0], conv.stride[0]),
+            capsule=0,
+        )
+        return self._logits(kernels.layers(stack, spectra, places).transpose(1, 2))
+
+    def _logits(self, features: Tensor) -> Tensor:
+        neurons = self.classneurons(features.flatten(1)).relu()  # (B, n*16)
         logits: Tensor = self.output(neurons)
         return logits

@@ -52,7 +52,7 @@ class CapsNet(nn.Module):
         """(B, D, D, C) -> class capsules (B, n, 16)"""
         features = self.conv(patches.flatten(1, 2)).relu()  # (B, 256, C - 8)
         channels = self.primary(features)  # (B, 32*8, p)
-        primary = squash(channels.view(len(channels), self.arrays, self.size, -1), dim=2)  # (B, 32, 8, p)
+        primary = squash(channels.transpose(1, 2).reshape(len(channels), -1, self.arrays, self.size))  # (B, p, 32, 8)
         capsules: Tensor = self.classcaps(primary)
         return capsules
 

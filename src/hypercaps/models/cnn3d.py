@@ -60,7 +60,9 @@ class CNN3D(nn.Module):
             else:
                 nn.init.normal_(layer.weight, 0.0, weight_std, generator=generator)
             nn.init.zeros_(layer.bias)
-        if weight_std is None:  # neighbouring bands are alike, so sums grow large: without this the first steps go wrong
+        if (
+            weight_std is None
+        ):  # neighbouring bands are alike, so sums grow large: without this the first steps go wrong
             self.output.weight.data.mul_(_OUTPUT_START)
 
     def maps(self, patches: Tensor) -> list[Tensor]:

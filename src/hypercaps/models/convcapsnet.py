@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
+from hypercaps.capsules import kernels
 from hypercaps.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv, check_spectrum, positions_after
-from hypercaps.models.parts import check_odd, check_sizes
+from hypercaps.models.parts import as_places, check_odd, check_sizes, put_together
 
 
 class ConvCapsNet(nn.Module):
@@ -56,14 +57,48 @@ class ConvCapsNet(nn.Module):
         )
         self.classcaps = ClassCaps(conv_arrays, conv_size, c3, classes, class_size, routings, generator=generator)
 
+    @property
+    def pixel_by_pixel(self) -> bool:
+        """Whether, without gradients, a pixel's result is the same to the bit whatever is computed beside it."""
+        return kernels.usable(self.classcaps.viewpoints)
+
     def capsules(self, patches: Tensor) -> Tensor:
-        """(B, D, D, C) whitened patches -> class capsules (B, n, d)"""
+        """(B, D, D, C) whitened patches -> class capsules (B, n, d), layer by layer as the paper has them"""
         features = self.spatial(patches)  # (B, K, C)
-        children = self.conv(self.primary(features))  # (B, a3, d3, c3)
+        children = self.conv(self.primary(features))  # (B, c3, a3, d3)
         capsules: Tensor = self.classcaps(children)
         return capsules
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> lengths of the class capsules (B, n), each in [0, 1)"""
-        lengths: Tensor = torch.linalg.vector_norm(self.capsules(patches), dim=2)
+        if kernels.usable(patches, self.classcaps.viewpoints) and not patches.requires_grad:
+            return self.of_places(*as_places(patches))
+        return self._lengths(self.capsules(patches))
+
+    def of_places(self, spectra: Tensor, places: Tensor) -> Tensor:
+        """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32.
+
+        Patches are then never put together: neighbours share their pixels.
+        """
+        if not kernels.usable(spectra, self.classcaps.viewpoints):
+            return self._lengths(self.capsules(put_together(spectra, places)))
+        viewpoints = self.classcaps.viewpoints.flatten(0, 1)
+        return kernels.lengths(self._stack(), viewpoints, self.classcaps.routings, spectra, places)
+
+    def _stack(self) -> kernels.Stack:
+        primary, conv = self.primary.conv, self.conv.conv
+        return kernels.Stack(
+            self.spatial.weight,
+            self.spatial.bias,
+            primary.weight,
+            primary.bias,
+            conv.weight,
+            conv.bias,
+            strides=(primary.stride, conv.stride),
+            capsule=self.conv.size,
+        )
+
+    @staticmethod
+    def _lengths(capsules: Tensor) -> Tensor:
+        lengths: Tensor = torch.linalg.vector_norm(capsules, dim=2)
         return lengths

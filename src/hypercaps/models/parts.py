@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from torch import Generator, nn
+import torch
+from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
 
@@ -31,6 +33,18 @@ def check_single_pixel(method: str, patch: int) -> None:
 def check_odd(patch: int) -> None:
     if patch % 2 == 0:
         raise ModelError(f"patch is {patch}: an odd number is expected, so that the pixel is its centre")
+
+
+def as_places(patches: Tensor) -> tuple[Tensor, Tensor]:
+    """Patches (B, D, D, C) as spectra (B*D*D, C) and the places of each patch's pixels among them (B, D*D)."""
+    spectra = patches.flatten(0, 2)
+    return spectra, torch.arange(len(spectra), dtype=torch.int32).view(len(patches), -1)
+
+
+def put_together(spectra: Tensor, places: Tensor) -> Tensor:
+    """Patches (B, D, D, C) from spectra (S, C) and the places of each patch's pixels among them (B, D*D)."""
+    side = math.isqrt(places.shape[1])
+    return spectra.index_select(0, places.flatten()).view(len(places), side, side, spectra.shape[1])
 
 
 def xavier(layer: nn.Module, generator: Generator | None) -> nn.Module:

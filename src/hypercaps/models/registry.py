@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,10 @@ from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, error_share
 
 LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
-_OPTIMIZERS = {"Adam": torch.optim.Adam, "SGD": torch.optim.SGD}
+_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "Adam": partial(torch.optim.Adam, fused=True),
+    "SGD": torch.optim.SGD,
+}
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,7 @@ class Recipe:
         return self.batch_small if labelled < LARGE_SCENE else self.batch_large
 
     def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        optimizer: torch.optim.Optimizer = _OPTIMIZERS[self.optimizer](network.parameters(), lr=self.learning_rate)
-        return optimizer
+        return _OPTIMIZERS[self.optimizer](network.parameters(), lr=self.learning_rate)
 
     def describe(self) -> str:
         batches = str(self.batch_small)

@@ -1,0 +1,38 @@
+"""Where networks are computed, and how precisely."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+from hypercaps.errors import ModelError
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as torch names it (``cpu``, ``cuda``, ``cuda:1``, ``mps``), and the precision of its products.
+
+    The compiled kernels are for float32 on the processor; everything else goes through torch.
+    """
+
+    name: str = "cpu"
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ModelError(f"precision is {self.precision!r}: {' or '.join(PRECISIONS)} is expected")
+        try:
+            torch.zeros(1, device=self.name).item()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ModelError(f"device {self.name!r} can't be used here ({reason}): give cpu, or leave it out") from None
+
+    def arithmetic(self) -> AbstractContextManager[object]:
+        """Inside, products are as precise as was asked for."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(torch.device(self.name).type, dtype=torch.bfloat16)
