@@ -75,7 +75,7 @@ def open_both(scene: str, labels: str | None) -> tuple[Scene, Labels]:
             f"no labels were given for {scene}: name a file of class numbers after it, such as "
             f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
         )
-    truth = open_labels(scene if labels is None else labels, progress=progress)
+    truth = open_labels(scene if labels is None else labels, scene=cube, progress=progress)
     truth.check_fits(cube)
     return cube, truth
 

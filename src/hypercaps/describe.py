@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from pathlib import Path
 from typing import Any
 
-from hypercaps.errors import LabelsError, SceneError
+from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io import catalog
 from hypercaps.io.open import list_arrays, open_labels, open_scene, sniff, split_spec
+from hypercaps.io.regrid import crs_name
 from hypercaps.modelfile import read_model
 from hypercaps.scene import Labels, Scene
 
@@ -23,7 +26,9 @@ def describe(what: str) -> dict[str, Any]:
         raise SceneError(f"{path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
     if is_model:
         return {"kind": "model", "file": str(path)} | _about_model(path)
-    arrays = list_arrays(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # said when the scene itself is opened
+        arrays = list_arrays(path)
     chosen = [array for array in arrays if key is None or array.key == key]
     ndims = {len(array.shape) for array in chosen}
     about: dict[str, Any] = {"file": str(path)}
@@ -44,7 +49,7 @@ def _about_model(path: Path) -> dict[str, Any]:
 
 
 def _about_scene(scene: Scene) -> dict[str, Any]:
-    waves = scene.wavelengths
+    waves, grid = scene.wavelengths, scene.transform
     return {
         "name": scene.name,
         "rows": scene.rows,
@@ -52,7 +57,10 @@ def _about_scene(scene: Scene) -> dict[str, Any]:
         "bands": scene.bands,
         "dtype": str(scene.dtype),
         "wavelengths_nm": None if waves is None else waves.tolist(),
-        "crs": scene.crs,
+        "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
+        "crs": None if scene.crs is None else crs_name(scene.crs),
+        # Along a row and down a column, in units of the CRS; a rotated grid has its sizes all the same.
+        "pixel_size": None if grid is None else [math.hypot(grid[0], grid[3]), math.hypot(grid[1], grid[4])],
     }
 
 

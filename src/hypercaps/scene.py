@@ -67,6 +67,7 @@ class Scene:
     reader: PixelReader
     name: str = "scene"
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) in nm
+    fwhm: npt.NDArray[np.float64] | None = None  # (bands,) in nm: how wide each band is at half of its height
     good_bands: npt.NDArray[np.bool_] | None = None  # (bands,), None: all
     crs: str | None = None  # WKT or an authority code
     transform: Affine | None = None
@@ -75,7 +76,8 @@ class Scene:
         rows, cols, bands = self.shape
         if min(rows, cols, bands) < 1:
             raise SceneError(f"scene {self.name!r} has shape {self.shape}: every side must be at least 1")
-        for what, values in (("wavelengths", self.wavelengths), ("good-band flags", self.good_bands)):
+        of_bands = {"wavelengths": self.wavelengths, "band widths": self.fwhm, "good-band flags": self.good_bands}
+        for what, values in of_bands.items():
             if values is not None and len(values) != bands:
                 raise SceneError(
                     f"scene {self.name!r} has {bands} bands but {len(values)} {what}: give one for each band"

@@ -7,6 +7,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,13 +20,17 @@ from scipy.io.matlab import MatReadError
 from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
+from hypercaps.io.envi import envi_raster, header_of, is_header
 from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
+from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
+from hypercaps.io.regrid import labels_on_grid
+from hypercaps.io.stored import StoredRaster, labels_from, scene_from
 from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
 from hypercaps.splits import Split
 
-Kind = Literal["matlab", "hdf5", "numpy", "safetensors", "unknown"]
+Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "safetensors", "unknown"]
 
-_READABLE = ".mat (any version), .npy and .npz files are read"
+_READABLE = "GeoTIFF, ENVI, .mat (any version), .npy and .npz files are read"
 # What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
 _DAMAGE = (
     OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError,
@@ -45,15 +51,20 @@ def open_scene(name_or_path: str | Path, *, progress: catalog.ProgressMaker | No
     return _scene_from(path, key, name=path.stem)
 
 
-def open_labels(name_or_path: str | Path, *, progress: catalog.ProgressMaker | None = None) -> Labels:
-    """Labels by catalogue name, by path, or by PATH:KEY."""
+def open_labels(
+    name_or_path: str | Path, *, scene: Scene | None = None, progress: catalog.ProgressMaker | None = None
+) -> Labels:
+    """Labels by catalogue name, by path, or by PATH:KEY.
+
+    A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour.
+    """
     spec = str(name_or_path)
     if spec in catalog.names():
         entry = catalog.get_scene(spec)
         path, key = entry.get("labels", progress)
         return _labels_from(path, key, name=spec, legend=entry.legend)
     path, key = split_spec(spec, "labels", LabelsError)
-    return _labels_from(path, key, name=path.stem, legend=None)
+    return _labels_from(path, key, name=path.stem, legend=None, scene=scene)
 
 
 def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
@@ -77,7 +88,7 @@ def list_arrays(path: Path) -> list[StoredArray]:
 
 
 def sniff(path: Path) -> Kind:
-    """What a file is, by its first bytes."""
+    """What a file is, by its first bytes; plain numbers are ENVI's if its header is beside them."""
     with path.open("rb") as file:
         head = file.read(520)
     if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
@@ -86,6 +97,10 @@ def sniff(path: Path) -> Kind:
         return "matlab"  # version 4 has no mark of its own
     if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
         return "numpy"
+    if head.startswith(TIFF_MARKS):
+        return "tiff"
+    if is_header(path) or header_of(path) is not None:
+        return "envi"
     # A safetensors file: the length of its JSON header, and that header.
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         return "safetensors"
@@ -114,7 +129,7 @@ def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path,
 
 
 def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
-    try:
+    with _explained(path, error):
         kind = sniff(path)
         if kind == "matlab":
             return matlab_arrays(path)
@@ -122,15 +137,26 @@ def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
             return hdf5_arrays(path)
         if kind == "numpy":
             return numpy_arrays(path)
-    except HypercapsError:
-        raise
+        if kind in ("tiff", "envi"):
+            raster = geotiff_raster(path) if kind == "tiff" else envi_raster(path)
+            shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
+            return [StoredArray("", shape, lambda: raster)]
+    raise error(f"{path} is of a kind that is not read here: {_READABLE}")
+
+
+@contextmanager
+def _explained(path: Path, error: type[HypercapsError]) -> Iterator[None]:
+    """What goes wrong in opening a file, in one sentence."""
+    try:
+        yield
+    except HypercapsError as cause:
+        raise cause if isinstance(cause, error) or not isinstance(cause, SceneError) else error(str(cause)) from None
     except PermissionError:
         raise error(f"{path} can't be read: permission denied") from None
     except FileNotFoundError:
         raise error(f"there is no file {path}: give the path of one") from None
     except _DAMAGE as cause:
         raise _damaged(path, error, cause) from cause
-    raise error(f"{path} is of a kind that is not read here: {_READABLE}")
 
 
 def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
@@ -144,13 +170,18 @@ def _load(path: Path, key: str | None, ndim: int, what: str, error: type[Hyperca
     chosen = choose(_stored(path, error), key, ndim, path, what, error)
     try:
         array = chosen.load()
-        return array if ndim == 3 else np.asarray(array)  # a cube may stay on disk
+        in_file = ndim == 3 or isinstance(array, StoredRaster)  # a cube may stay on disk
+        return array if in_file else np.asarray(array)
     except _DAMAGE as cause:
         raise _damaged(path, error, cause) from cause
 
 
 def _scene_from(path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None) -> Scene:
     cube = _load(path, key, 3, "scene", SceneError)
+    if isinstance(cube, StoredRaster):
+        with _explained(path, SceneError):
+            scene = scene_from(cube)
+        return replace(scene, reader=_explaining(scene.reader, path))
     scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
     return replace(scene, reader=_explaining(scene.reader, path))
 
@@ -161,11 +192,20 @@ def _explaining(reader: PixelReader, path: Path) -> PixelReader:
     def read(rows: slice, cols: slice) -> Pixels:
         try:
             return reader(rows, cols)
-        except OSError as cause:
+        except (OSError, ValueError) as cause:  # ValueError: a file that became shorter than what is mapped
+            if isinstance(cause, HypercapsError):
+                raise
             raise _damaged(path, SceneError, cause) from cause
 
     return read
 
 
-def _labels_from(path: Path, key: str | None, *, name: str, legend: Legend | None) -> Labels:
-    return Labels.from_array(_load(path, key, 2, "labels", LabelsError), legend, name=name)
+def _labels_from(
+    path: Path, key: str | None, *, name: str, legend: Legend | None, scene: Scene | None = None
+) -> Labels:
+    loaded = _load(path, key, 2, "labels", LabelsError)
+    if not isinstance(loaded, StoredRaster):
+        return Labels.from_array(loaded, legend, name=name)
+    with _explained(path, LabelsError):
+        labels = labels_from(loaded)
+        return labels if scene is None else labels_on_grid(labels, loaded, scene)

@@ -1,0 +1,229 @@
+"""A raster as it lies in a file, and the scene or the labels made of it: the rules are the same for every format.
+
+Nodata is tested on the stored numbers, before any scale is applied. Bands that are marked bad or hold nothing are left
+out, wavelengths that step back are put in order together with their bands, and the user is told of both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.errors import DataWarning, LabelsError, SceneError
+from hypercaps.scene import (
+    Affine,
+    Labels,
+    Legend,
+    LegendEntry,
+    PixelReader,
+    Pixels,
+    Rgb,
+    Scene,
+    Window,
+    default_color,
+    tile_windows,
+)
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Bands = npt.NDArray[np.intp]  # positions of bands in the file, from 0
+
+_LOOKS = 64  # how many windows are looked at to find bands that hold nothing
+_LOOK = 64  # the side of such a window: a raster of up to 512 x 512 pixels is looked at whole
+
+
+class Taken(NamedTuple):
+    """A window as the file has it."""
+
+    stored: npt.NDArray[Any]  # (h, w, bands asked for), the numbers in the file
+    valid: Bools | None  # (h, w, bands asked for or 1): what the file's own mask says; None: it has none
+
+
+@dataclass(frozen=True)
+class StoredRaster:
+    """A raster file that was opened but not read."""
+
+    path: Path
+    shape: tuple[int, int, int]  # rows, columns, bands
+    dtype: np.dtype[Any]
+    take: Callable[[slice, slice, Bands], Taken]
+    wavelengths: Floats | None = None  # (bands,) nm
+    fwhm: Floats | None = None  # (bands,) nm
+    good: Bools | None = None  # (bands,), None: all
+    nodata: tuple[float | None, ...] = ()  # (bands,), or empty: none
+    scale: Floats | None = None  # (bands,), None: the stored numbers are the values
+    offset: Floats | None = None  # (bands,), added after scaling
+    crs: str | None = None
+    transform: Affine | None = None
+    names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
+    colors: Mapping[int, Rgb] = field(default_factory=dict)
+
+    def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
+        """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
+        stored, masked = self.take(rows, cols, bands)
+        valid = np.isfinite(stored) if stored.dtype.kind == "f" else np.ones(stored.shape, dtype=bool)
+        if masked is not None:
+            valid &= masked
+        values = [self.nodata[band] for band in bands] if self.nodata else []
+        for value in dict.fromkeys(values):  # one for all bands, nearly always
+            if value is not None and not np.isnan(value):  # NaN is never finite
+                here = slice(None) if len(set(values)) == 1 else np.array([other == value for other in values])
+                with np.errstate(over="ignore"):  # a nodata beyond float32 can't be stored in it
+                    valid[..., here] &= stored[..., here] != value
+        return stored, valid
+
+
+def scene_from(raster: StoredRaster) -> Scene:
+    """The raster's good bands in order of wavelength, in physical units, read by window."""
+    name = raster.path.stem  # of the data file, whichever of two files was named
+    bands = _kept_bands(raster, name)
+    waves = None if raster.wavelengths is None else raster.wavelengths[bands]
+    if waves is not None and (np.diff(waves) < 0).any():
+        order = np.argsort(waves, kind="stable")
+        back = int((np.diff(waves) < 0).sum())
+        places = "one place" if back == 1 else f"{back} places"
+        tell(f"{name}: the wavelengths step back in {places}; the bands are taken in order of wavelength")
+        bands, waves = bands[order], waves[order]
+    return Scene(
+        (*raster.shape[:2], len(bands)),
+        raster.dtype,
+        _reader(raster, bands),
+        name=name,
+        wavelengths=waves,
+        fwhm=None if raster.fwhm is None else raster.fwhm[bands],
+        crs=raster.crs,
+        transform=raster.transform,
+    )
+
+
+def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
+    scale = None if raster.scale is None else raster.scale[bands]
+    offset = None if raster.offset is None else raster.offset[bands]
+    # Small whole numbers times a scale are as exact in float32; large ones and doubles are scaled before rounding.
+    wide = np.result_type(raster.dtype, np.float32)
+
+    def read(rows: slice, cols: slice) -> Pixels:
+        shape = (rows.stop - rows.start, cols.stop - cols.start)
+        if min(shape) < 1:
+            return Pixels(np.zeros((*shape, len(bands)), dtype=np.float32), np.zeros(shape, dtype=bool))
+        stored, defined = raster.defined(rows, cols, bands)
+        with np.errstate(over="ignore", invalid="ignore"):  # what float32 can't hold becomes inf: invalid below
+            physical = np.ascontiguousarray(stored, dtype=np.float32 if scale is None and offset is None else wide)
+            if scale is not None:
+                physical *= scale.astype(wide)
+            if offset is not None:
+                physical += offset.astype(wide)
+            values = physical.astype(np.float32, copy=False)  # (h, w, bands)
+        return Pixels(values, np.asarray((defined & np.isfinite(values)).all(axis=2)))
+
+    return read
+
+
+def _kept_bands(raster: StoredRaster, name: str) -> Bands:
+    """The bands that are neither marked bad nor empty; those left out are named in one warning."""
+    good = np.ones(raster.shape[2], dtype=bool) if raster.good is None else raster.good
+    if not good.any():
+        raise SceneError(
+            f"{raster.path} marks all of its {good.size} bands as bad: at least one good band is expected; mend its "
+            "list of good bands (bbl)"
+        )
+    marked = np.flatnonzero(good)
+    empty = _empty_bands(raster, marked)
+    reasons = []
+    if not good.all():
+        reasons.append(f"{ranges(np.flatnonzero(~good) + 1)} (marked bad in the file)")
+    if empty.size:
+        reasons.append(f"{ranges(empty + 1)} (nodata wherever it was looked at)")
+    if reasons:
+        tell(f"{name}: of {raster.shape[2]} bands, these are left out: {' and '.join(reasons)}")
+    return np.setdiff1d(marked, empty)
+
+
+def _empty_bands(raster: StoredRaster, bands: Bands) -> Bands:
+    """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster."""
+    windows, is_whole = _looks(raster)
+    empty = bands
+    for window in windows:  # from the second window on only the suspects are read
+        _, valid = raster.defined(window.rows, window.cols, empty)
+        empty = empty[~valid.any(axis=(0, 1))]
+        if not empty.size:
+            return empty
+    if empty.size < bands.size:
+        return empty
+    if is_whole:
+        raise SceneError(f"{raster.path} holds no valid number in any band: a scene with data is expected")
+    return empty[:0]  # no band had anything where we looked: that says nothing about the bands
+
+
+def _looks(raster: StoredRaster) -> tuple[Iterable[Window], bool]:
+    """Windows to look at, and whether they are all of the raster."""
+    rows, cols, _ = raster.shape
+    down, across = -(-rows // _LOOK), -(-cols // _LOOK)
+    if down * across <= _LOOKS:
+        return tile_windows(Window(0, rows, 0, cols), _LOOK), True
+    # Evenly down the rows, and across by the golden ratio: it never falls into step with the columns.
+    corners = [(i * down // _LOOKS * _LOOK, int(i * 0.61803398875 % 1.0 * across) * _LOOK) for i in range(_LOOKS)]
+    return [Window(r, min(r + _LOOK, rows), c, min(c + _LOOK, cols)) for r, c in corners], False
+
+
+def labels_from(raster: StoredRaster) -> Labels:
+    """The raster's one band as class numbers with its own names and colours; nodata counts as unlabelled."""
+    if raster.shape[2] != 1:
+        raise LabelsError(
+            f"{raster.path} has {raster.shape[2]} bands: labels are a raster of one band that holds class numbers"
+        )
+    stored, valid = raster.defined(slice(0, raster.shape[0]), slice(0, raster.shape[1]), np.zeros(1, dtype=np.intp))
+    # NaN that is not said to be nodata is left in, for Labels to refuse.
+    unlabelled = ~valid if any(value is not None for value in raster.nodata) else ~valid & np.isfinite(stored)
+    numbers = np.where(unlabelled, stored.dtype.type(0), stored)[:, :, 0]  # (rows, columns)
+    legend = Legend(
+        tuple(
+            LegendEntry(
+                label, raster.names.get(label, f"class {label}"), raster.colors.get(label, default_color(label - 1))
+            )
+            for label in sorted({*raster.names, *raster.colors})
+            if label > 0
+        )
+    )
+    return Labels.from_array(numbers, legend, name=raster.path.stem)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 7 as '1-3, 7'."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = int(number)
+        else:
+            runs.append([int(number), int(number)])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+# Units of wavelengths as headers write them, in nm.
+_UNITS = {
+    "nanometers": 1.0, "nanometer": 1.0, "nanometres": 1.0, "nanometre": 1.0, "nm": 1.0,
+    "micrometers": 1e3, "micrometer": 1e3, "micrometres": 1e3, "micrometre": 1e3, "microns": 1e3, "micron": 1e3,
+    "um": 1e3, "\u00b5m": 1e3, "\u03bcm": 1e3,
+    "millimeters": 1e6, "mm": 1e6, "meters": 1e9, "m": 1e9, "angstroms": 0.1,
+}  # fmt: skip
+
+
+def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:
+    """What one of the units of ``values`` is in nm; None for units that are no length, which the user is told."""
+    word = (units or "").strip().lower()
+    if word in _UNITS:
+        return _UNITS[word]
+    if word in ("", "unknown"):  # no sensor sees below 100 nm, none here beyond 100 micrometres
+        return 1e3 if values.max() < 100 else 1.0
+    tell(f"{path.name}: wavelengths in {units!r} can't be turned into nanometres and are not used")
+    return None
+
+
+def tell(what: str) -> None:
+    warnings.warn(what, DataWarning, stacklevel=2)
