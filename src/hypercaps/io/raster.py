@@ -22,7 +22,7 @@ from rasterio.windows import Window as RasterWindow
 
 from hypercaps.errors import SceneError
 from hypercaps.io.envi import items
-from hypercaps.io.stored import Bands, Floats, StoredRaster, Taken, nm_per_unit
+from hypercaps.io.stored import Bands, Floats, StoredRaster, Taken, nm_per_unit, ranges, tell
 from hypercaps.scene import Affine, Rgb
 
 TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
@@ -42,9 +42,12 @@ def geotiff_raster(path: Path) -> StoredRaster:
     """The raster of a GeoTIFF: bands with what their tags say; an alpha band is a mask and no band."""
     _check_sidecars(path)
     with _opened(path) as dataset:
-        indexes = [i for i, kind in zip(dataset.indexes, dataset.colorinterp, strict=True) if kind != ColorInterp.alpha]
+        alpha = [i for i in dataset.indexes if dataset.colorinterp[i - 1] == ColorInterp.alpha]
+        indexes = [i for i in dataset.indexes if i not in alpha]
         if not indexes:
             raise SceneError(f"{path} holds no band but a mask: a raster with data is expected")
+        if alpha:  # some writers call any fourth band of bytes so
+            tell(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
         dtype = _number_type(path, {dataset.dtypes[i - 1] for i in indexes})
         nodata = tuple(dataset.nodatavals[i - 1] for i in indexes)
         if None in nodata:

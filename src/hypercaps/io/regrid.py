@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import rasterio
 from rasterio.crs import CRS
@@ -49,9 +51,10 @@ def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels
 def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:
     """Whether the corners of two grids of one shape lie on each other."""
     rows, cols = shape
-    to_other = ~rasterio.Affine(*other) * rasterio.Affine(*one)
-    corners = [(0, 0), (cols, 0), (0, rows), (cols, rows)]
-    return all(np.allclose(to_other * corner, corner, rtol=0, atol=_SAME) for corner in corners)
+    a, b, c, d, e, f = np.subtract(one, other)
+    near = _SAME * min(math.hypot(other[0], other[3]), math.hypot(other[1], other[4]))
+    corners = ((0, 0), (cols, 0), (0, rows), (cols, rows))
+    return all(math.hypot(a * col + b * row + c, d * col + e * row + f) < near for col, row in corners)
 
 
 def crs_name(crs: str) -> str:
