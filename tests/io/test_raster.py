@@ -389,6 +389,26 @@ def test_the_mark_of_a_tiff_and_nothing_behind_it(tmp_path: Path) -> None:
         open_scene(tmp_path / "a.tif")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # rasterio's log of undecodable text
+def test_damaged_files_never_crash(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif", CUBE[:9, :9], crs="EPSG:32633", transform=GRID, tags=tagged("wavelength", [1] * 4))
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for _ in range(200):
+        raw = bytearray(whole)
+        for place in rng.integers(4, len(raw), 4):
+            raw[place] = rng.integers(256)
+        path.write_bytes(raw[: rng.integers(len(raw) // 2, 2 * len(raw))])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)
+                scene = open_scene(path)
+            assert scene.read(slice(0, 20), slice(0, 20)).values.shape[2] == scene.bands
+        except SceneError:
+            refused += 1
+    assert 20 < refused < 200  # some damage is in the pixels, where nobody can see it
+
+
 @pytest.mark.parametrize("keep", [0.3, 0.9])
 def test_a_truncated_file(keep: float, tmp_path: Path) -> None:
     path = write(tmp_path / "a.tif", tiled=True, blockxsize=16, blockysize=16, compress="deflate")

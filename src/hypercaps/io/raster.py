@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 import rasterio
+from rasterio._err import CPLE_BaseError
 from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window as RasterWindow
@@ -34,8 +35,11 @@ def _opened(path: Path) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # scenes need not lie anywhere
         # An absolute path is never taken for an address or for one of GDAL's own schemes.
-        with rasterio.open(path.absolute(), driver="GTiff") as dataset:
-            yield dataset
+        try:
+            with rasterio.open(path.absolute(), driver="GTiff") as dataset:
+                yield dataset
+        except CPLE_BaseError as cause:  # rasterio lets some of GDAL's errors through as they are
+            raise OSError(str(cause)) from cause
 
 
 def geotiff_raster(path: Path) -> StoredRaster:

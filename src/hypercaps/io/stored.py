@@ -6,6 +6,7 @@ out, wavelengths that step back are put in order together with their bands, and 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ Bools = npt.NDArray[np.bool_]
 Bands = npt.NDArray[np.intp]  # positions of bands in the file, from 0
 
 _LOOKS = 64  # how many windows are looked at to find bands that hold nothing
-_LOOK = 64  # the side of such a window: a raster of up to 512 x 512 pixels is looked at whole
+_LOOK = 64  # the longest side of such a window: a raster of up to 512 x 512 pixels is looked at whole
+_LOOK_VALUES = 1 << 22  # at most, so that a file that claims thousands of bands takes no memory
 
 
 class Taken(NamedTuple):
@@ -163,13 +165,14 @@ def _empty_bands(raster: StoredRaster, bands: Bands) -> Bands:
 
 def _looks(raster: StoredRaster) -> tuple[Iterable[Window], bool]:
     """Windows to look at, and whether they are all of the raster."""
-    rows, cols, _ = raster.shape
-    down, across = -(-rows // _LOOK), -(-cols // _LOOK)
+    rows, cols, bands = raster.shape
+    side = min(_LOOK, max(1, math.isqrt(_LOOK_VALUES // bands)))
+    down, across = -(-rows // side), -(-cols // side)
     if down * across <= _LOOKS:
-        return tile_windows(Window(0, rows, 0, cols), _LOOK), True
+        return tile_windows(Window(0, rows, 0, cols), side), True
     # Evenly down the rows, and across by the golden ratio: it never falls into step with the columns.
-    corners = [(i * down // _LOOKS * _LOOK, int(i * 0.61803398875 % 1.0 * across) * _LOOK) for i in range(_LOOKS)]
-    return [Window(r, min(r + _LOOK, rows), c, min(c + _LOOK, cols)) for r, c in corners], False
+    corners = [(i * down // _LOOKS * side, int(i * 0.61803398875 % 1.0 * across) * side) for i in range(_LOOKS)]
+    return [Window(r, min(r + side, rows), c, min(c + side, cols)) for r, c in corners], False
 
 
 def labels_from(raster: StoredRaster) -> Labels:
