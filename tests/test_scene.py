@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -71,6 +73,8 @@ def test_what_is_not_a_cube_is_refused(cube: np.ndarray, said: str) -> None:
 def test_wavelengths_must_be_one_for_each_band() -> None:
     with pytest.raises(SceneError, match="4 bands but 3 wavelengths"):
         Scene.from_array(np.zeros((2, 2, 4)), wavelengths=[1, 2, 3])
+    with pytest.raises(SceneError, match="4 bands but 3 band widths"):
+        replace(Scene.from_array(np.zeros((2, 2, 4))), fwhm=np.ones(3))
 
 
 def test_tiles_cover_everything_once() -> None:

@@ -23,6 +23,7 @@ from hypercaps.cli import app
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.raster import geotiff_raster
 from hypercaps.io.write import class_map_tiff, confidence_tiff
 
 CUBE = (np.arange(40 * 50 * 4) % 251 + 1).reshape(40, 50, 4)
@@ -377,6 +378,8 @@ def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
     for opening, error in ((open_scene, SceneError), (open_labels, LabelsError)):
         with pytest.raises(error, match="not read here"):
             opening(tmp_path / "a.tif")  # type: ignore[operator]
+    with pytest.raises(OSError, match="not recognized"):  # not even if its first bytes had passed for a TIFF's
+        geotiff_raster(tmp_path / "a.tif")
     # And one that would be opened as the mask of an honest file.
     (tmp_path / "secret.tif.msk").write_text(vrt)
     with pytest.raises(SceneError, match=r"secret\.tif\.msk is not a TIFF"):

@@ -110,12 +110,17 @@ def envi_raster(path: Path) -> StoredRaster:
 def _taker(
     data: Path, dtype: np.dtype[Any], offset: int, shape: tuple[int, int, int], layout: tuple[int, int, int]
 ) -> Callable[[slice, slice, Bands], Taken]:
+    order = tuple(shape[axis] for axis in layout)  # as the file has it
+    back = tuple(layout.index(axis) for axis in range(3))  # from there to (rows, columns, bands)
+
     def take(rows: slice, cols: slice, bands: Bands) -> Taken:
         # Mapped anew for every window: what a map that stays open has touched stays in memory.
-        order = tuple(shape[axis] for axis in layout)
-        mapped = np.memmap(data, dtype=dtype, mode="r", offset=offset, shape=order)
-        cube = np.asarray(mapped).transpose(np.argsort(layout))  # (rows, columns, bands)
-        return Taken(cube[rows, cols][:, :, bands].astype(dtype.newbyteorder("="), copy=False), None)
+        mapped = np.asarray(np.memmap(data, dtype=dtype, mode="r", offset=offset, shape=order))
+        one_run = bands.size == bands[-1] - bands[0] + 1 and bool((np.diff(bands) == 1).all())
+        wanted = (rows, cols, slice(bands[0], bands[-1] + 1) if one_run else bands)
+        # Copied in the file's own order, in long runs, and only then turned.
+        stored = np.array(mapped[tuple(wanted[axis] for axis in layout)], dtype=dtype.newbyteorder("="), order="C")
+        return Taken(stored.transpose(back), None)
 
     return take
 

@@ -69,12 +69,12 @@ class StoredRaster:
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
         stored, masked = self.take(rows, cols, bands)
-        valid = np.isfinite(stored) if stored.dtype.kind == "f" else np.ones(stored.shape, dtype=bool)
+        valid = np.isfinite(stored) if stored.dtype.kind == "f" else np.ones_like(stored, dtype=bool)
         if masked is not None:
             valid &= masked
         values = [self.nodata[band] for band in bands] if self.nodata else []
         for value in dict.fromkeys(values):  # one for all bands, nearly always
-            if value is not None and not np.isnan(value):  # NaN is never finite
+            if value is not None:  # NaN equals nothing, but is not finite either
                 here = slice(None) if len(set(values)) == 1 else np.array([other == value for other in values])
                 with np.errstate(over="ignore"):  # a nodata beyond float32 can't be stored in it
                     valid[..., here] &= stored[..., here] != value
@@ -111,7 +111,7 @@ def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
     wide = np.result_type(raster.dtype, np.float32)
 
     def read(rows: slice, cols: slice) -> Pixels:
-        shape = (rows.stop - rows.start, cols.stop - cols.start)
+        shape = (max(0, rows.stop - rows.start), max(0, cols.stop - cols.start))
         if min(shape) < 1:
             return Pixels(np.zeros((*shape, len(bands)), dtype=np.float32), np.zeros(shape, dtype=bool))
         stored, defined = raster.defined(rows, cols, bands)
@@ -122,7 +122,7 @@ def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
             if offset is not None:
                 physical += offset.astype(wide)
             values = physical.astype(np.float32, copy=False)  # (h, w, bands)
-        return Pixels(values, np.asarray((defined & np.isfinite(values)).all(axis=2)))
+        return Pixels(values, np.asarray(defined.all(axis=2) & np.isfinite(values).all(axis=2)))
 
     return read
 
@@ -149,6 +149,8 @@ def _kept_bands(raster: StoredRaster, name: str) -> Bands:
 
 def _empty_bands(raster: StoredRaster, bands: Bands) -> Bands:
     """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster."""
+    if raster.dtype.kind in "iu" and all(value is None for value in raster.nodata):
+        return bands[:0]  # whole numbers without a nodata are all something
     windows, is_whole = _looks(raster)
     empty = bands
     for window in windows:  # from the second window on only the suspects are read
