@@ -420,7 +420,7 @@ typedef struct {
     int64_t tile;                /* pixels of a task: a multiple of BLOCK up to TILE */
 } Routing;
 
-/* The first turn, where all couplings are 1/n: one class of up to ROWS pixels gets what some capsules say.
+/* The first turn, where all couplings are 1/n: one class of some pixels gets what some capsules say.
    children (pixels, I*e); sums in blocks of pixels. */
 INLINE void first_turn_block(int count, int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
                              int64_t capsules, float *const *sums) {
@@ -451,20 +451,21 @@ INLINE void first_turn_block(int count, int size, int d, int64_t n, const float 
 INLINE void first_turn(int size, int d, const Routing *r, const float *children, const float *w, int64_t rounded,
                        float *sums) {
     const int64_t n = r->classes, inputs = r->capsules * size;
+    /* A multiple of four pixels, in sixes and, at the end, up to two fours. */
+    const int64_t sixes = rounded - (rounded % 6 == 0 ? 0 : rounded % 6 == 4 ? 4 : 8);
     for (int64_t i = 0; i < r->capsules; i += CAPSULES) {
         int64_t some = r->capsules - i < CAPSULES ? r->capsules - i : CAPSULES;
         for (int64_t k = 0; k < n; k++)
-            for (int64_t p = 0; p < rounded; p += ROWS) {
-                int count = rounded - p < ROWS ? (int)(rounded - p) : ROWS;
+            for (int64_t p = 0, count; p < rounded; p += count) {
+                count = p < sixes ? 6 : 4;
                 float *to[ROWS];
-                for (int q = 0; q < count; q++)
+                for (int64_t q = 0; q < count; q++)
                     to[q] = sums + (((p + q) / BLOCK * n + k) * BLOCK + (p + q) % BLOCK) * d;
                 const float *u = children + p * inputs + i * size, *by = w + (i * n + k) * size * d;
-                if (count == ROWS)
-                    first_turn_block(ROWS, size, d, n, u, inputs, by, some, to);
+                if (count == 6)
+                    first_turn_block(6, size, d, n, u, inputs, by, some, to);
                 else
-                    for (int q = 0; q < count; q++)
-                        first_turn_block(1, size, d, n, u + q * inputs, inputs, by, some, to + q);
+                    first_turn_block(4, size, d, n, u, inputs, by, some, to);
             }
     }
 }
