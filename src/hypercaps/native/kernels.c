@@ -448,7 +448,25 @@ INLINE void first_turn_block(int count, int size, int d, int64_t n, const float 
     }
 }
 
-INLINE void first_turn(int size, int d, const Routing *r, const float *children, const float *w, int64_t rounded,
+/* Each on its own, or gcc keeps the sums of one in memory for the sake of the other. */
+static __attribute__((noinline)) void six_usual(int64_t n, const float *u, int64_t inputs, const float *w,
+                                                int64_t capsules, float *const *sums) {
+    first_turn_block(6, 8, 16, n, u, inputs, w, capsules, sums);
+}
+static __attribute__((noinline)) void four_usual(int64_t n, const float *u, int64_t inputs, const float *w,
+                                                 int64_t capsules, float *const *sums) {
+    first_turn_block(4, 8, 16, n, u, inputs, w, capsules, sums);
+}
+static __attribute__((noinline)) void six(int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
+                                          int64_t capsules, float *const *sums) {
+    first_turn_block(6, size, d, n, u, inputs, w, capsules, sums);
+}
+static __attribute__((noinline)) void four(int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
+                                           int64_t capsules, float *const *sums) {
+    first_turn_block(4, size, d, n, u, inputs, w, capsules, sums);
+}
+
+static void first_turn(int size, int d, const Routing *r, const float *children, const float *w, int64_t rounded,
                        float *sums) {
     const int64_t n = r->classes, inputs = r->capsules * size;
     /* A multiple of four pixels, in sixes and, at the end, up to two fours. */
@@ -462,10 +480,10 @@ INLINE void first_turn(int size, int d, const Routing *r, const float *children,
                 for (int64_t q = 0; q < count; q++)
                     to[q] = sums + (((p + q) / BLOCK * n + k) * BLOCK + (p + q) % BLOCK) * d;
                 const float *u = children + p * inputs + i * size, *by = w + (i * n + k) * size * d;
-                if (count == 6)
-                    first_turn_block(6, size, d, n, u, inputs, by, some, to);
+                if (size == 8 && d == 16)
+                    (count == 6 ? six_usual : four_usual)(n, u, inputs, by, some, to);
                 else
-                    first_turn_block(4, size, d, n, u, inputs, by, some, to);
+                    (count == 6 ? six : four)(size, d, n, u, inputs, by, some, to);
             }
     }
 }
@@ -606,10 +624,7 @@ static void route_tile(const Routing *r, const float *children, const float *w, 
     const int64_t blocks = (pixels + BLOCK - 1) / BLOCK, block = n * BLOCK * d;
     const int usual = r->size == 8 && d == 16; /* the paper's sizes, known when this is compiled */
     memset(at->sums, 0, sizeof(float) * (size_t)(blocks * block));
-    if (usual)
-        first_turn(8, 16, r, children, w, blocks * BLOCK, at->sums);
-    else
-        first_turn((int)r->size, (int)d, r, children, w, blocks * BLOCK, at->sums);
+    first_turn((int)r->size, (int)d, r, children, w, blocks * BLOCK, at->sums);
     if (r->iterations == 1) {
         for (int64_t i = 0; i < blocks * block; i++) at->sums[i] /= (float)n;
         if (couplings)
