@@ -44,8 +44,7 @@ def spread_evenly(components: int, seed: int) -> Tensor:
     return ((torch.arange(components) * 0.6180339887498949) % 1.0).argsort()  # by the golden angle
 
 
-# From what the layers draw: SpatialConv starts at half of Xavier's range and 1D-ConvCaps at twice it, and here the scale
-# is Xavier's.
+# From what the layers draw (SpatialConv starts at half of Xavier's range, 1D-ConvCaps at twice it) to Xavier's own.
 _XAVIER = {"spatial": 2.0, "primary": 1.0, "conv": 0.5, "classcaps": 1.0}
 
 
