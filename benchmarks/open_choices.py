@@ -44,8 +44,8 @@ def spread_evenly(components: int, seed: int) -> Tensor:
     return ((torch.arange(components) * 0.6180339887498949) % 1.0).argsort()  # by the golden angle
 
 
-# From what the layers draw: SpatialConv starts at half of Xavier's range, and here the scale is Xavier's.
-_XAVIER = {"spatial": 2.0, "primary": 1.0, "conv": 1.0, "classcaps": 1.0}
+# From what the layers draw (SpatialConv starts at half of Xavier's range, 1D-ConvCaps at twice it) to Xavier's own.
+_XAVIER = {"spatial": 2.0, "primary": 1.0, "conv": 0.5, "classcaps": 1.0}
 
 
 def scale_start(network: nn.Module, factors: dict[str, float]) -> None:
@@ -72,7 +72,13 @@ CHOICES: dict[str, dict[str, Any]] = {
     "rate-0.003": {"learning_rate": 0.003},
     "middle": {"order": in_the_middle},
     "middle-spatial-x2": {"order": in_the_middle, "start": {"spatial": 2.0}},
-    "middle-spatial-x0.5": {"order": in_the_middle, "start": {"spatial": 0.5}},  # what hypercaps does
+    "middle-spatial-x0.5": {"order": in_the_middle, "start": {"spatial": 0.5}},
+    "middle-spatial-x0.5-conv-x2": {"order": in_the_middle, "start": {"spatial": 0.5, "conv": 2.0}},  # hypercaps
+    "middle-spatial-x0.5-conv-x2.8": {"order": in_the_middle, "start": {"spatial": 0.5, "conv": 2.8}},
+    "middle-spatial-x0.5-conv-x1.4": {"order": in_the_middle, "start": {"spatial": 0.5, "conv": 1.4}},
+    "middle-spatial-x0.5-conv-x0.5": {"order": in_the_middle, "start": {"spatial": 0.5, "conv": 0.5}},
+    "middle-spatial-x0.25-conv-x1.4": {"order": in_the_middle, "start": {"spatial": 0.25, "conv": 1.4}},
+    "middle-spatial-x0.25-conv-x2": {"order": in_the_middle, "start": {"spatial": 0.25, "conv": 2.0}},
     "middle-spatial-x0.25": {"order": in_the_middle, "start": {"spatial": 0.25}},
     "middle-primary-x0.5": {"order": in_the_middle, "start": {"primary": 0.5}},
     "middle-conv-x0.5": {"order": in_the_middle, "start": {"conv": 0.5}},
@@ -94,7 +100,7 @@ def main() -> None:
     scene, labels = open_scene("indian-pines"), open_labels("indian-pines")
     labelled = np.flatnonzero(labels.array > 0)
     store = PatchStore(scene, PCAWhitening.fit(scene), labelled, 7)
-    spectra = store._spectra
+    spectra = store.spectra
     targets = torch.from_numpy(np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled]))
     method = get_method("convcapsnet")
     for name in args.choices:

@@ -87,7 +87,8 @@ class TestCCNN:
         features = scalar.spatial(patches)
         assert features.shape == capsules.spatial(patches).shape
         assert scalar.primary(features).shape == capsules.primary(features).flatten(1, 2).shape  # (2, 16, 96)
-        assert scalar.features(patches).shape == capsules.conv(capsules.primary(features)).flatten(1, 2).shape
+        children = capsules.conv(capsules.primary(features)).flatten(2)  # (2, c3, 32)
+        assert scalar.features(patches).shape == children.transpose(1, 2).shape
         assert scalar.classneurons.out_features == 16 * 16  # n x 16
         assert scalar.classneurons.weight.numel() == capsules.classcaps.viewpoints.numel()
         assert not any("Caps" in type(module).__name__ for module in scalar.modules())

@@ -420,7 +420,7 @@ typedef struct {
     int64_t tile;                /* pixels of a task: a multiple of BLOCK up to TILE */
 } Routing;
 
-/* The first turn, where all couplings are 1/n: one class of up to ROWS pixels gets what some capsules say.
+/* The first turn, where all couplings are 1/n: one class of some pixels gets what some capsules say.
    children (pixels, I*e); sums in blocks of pixels. */
 INLINE void first_turn_block(int count, int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
                              int64_t capsules, float *const *sums) {
@@ -448,23 +448,42 @@ INLINE void first_turn_block(int count, int size, int d, int64_t n, const float 
     }
 }
 
-INLINE void first_turn(int size, int d, const Routing *r, const float *children, const float *w, int64_t rounded,
+/* Each on its own, or gcc keeps the sums of one in memory for the sake of the other. */
+static __attribute__((noinline)) void six_usual(int64_t n, const float *u, int64_t inputs, const float *w,
+                                                int64_t capsules, float *const *sums) {
+    first_turn_block(6, 8, 16, n, u, inputs, w, capsules, sums);
+}
+static __attribute__((noinline)) void four_usual(int64_t n, const float *u, int64_t inputs, const float *w,
+                                                 int64_t capsules, float *const *sums) {
+    first_turn_block(4, 8, 16, n, u, inputs, w, capsules, sums);
+}
+static __attribute__((noinline)) void six(int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
+                                          int64_t capsules, float *const *sums) {
+    first_turn_block(6, size, d, n, u, inputs, w, capsules, sums);
+}
+static __attribute__((noinline)) void four(int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
+                                           int64_t capsules, float *const *sums) {
+    first_turn_block(4, size, d, n, u, inputs, w, capsules, sums);
+}
+
+static void first_turn(int size, int d, const Routing *r, const float *children, const float *w, int64_t rounded,
                        float *sums) {
     const int64_t n = r->classes, inputs = r->capsules * size;
+    /* A multiple of four pixels, in sixes and, at the end, up to two fours. */
+    const int64_t sixes = rounded - (rounded % 6 == 0 ? 0 : rounded % 6 == 4 ? 4 : 8);
     for (int64_t i = 0; i < r->capsules; i += CAPSULES) {
         int64_t some = r->capsules - i < CAPSULES ? r->capsules - i : CAPSULES;
         for (int64_t k = 0; k < n; k++)
-            for (int64_t p = 0; p < rounded; p += ROWS) {
-                int count = rounded - p < ROWS ? (int)(rounded - p) : ROWS;
+            for (int64_t p = 0, count; p < rounded; p += count) {
+                count = p < sixes ? 6 : 4;
                 float *to[ROWS];
-                for (int q = 0; q < count; q++)
+                for (int64_t q = 0; q < count; q++)
                     to[q] = sums + (((p + q) / BLOCK * n + k) * BLOCK + (p + q) % BLOCK) * d;
                 const float *u = children + p * inputs + i * size, *by = w + (i * n + k) * size * d;
-                if (count == ROWS)
-                    first_turn_block(ROWS, size, d, n, u, inputs, by, some, to);
+                if (size == 8 && d == 16)
+                    (count == 6 ? six_usual : four_usual)(n, u, inputs, by, some, to);
                 else
-                    for (int q = 0; q < count; q++)
-                        first_turn_block(1, size, d, n, u + q * inputs, inputs, by, some, to + q);
+                    (count == 6 ? six : four)(size, d, n, u, inputs, by, some, to);
             }
     }
 }
@@ -605,10 +624,7 @@ static void route_tile(const Routing *r, const float *children, const float *w, 
     const int64_t blocks = (pixels + BLOCK - 1) / BLOCK, block = n * BLOCK * d;
     const int usual = r->size == 8 && d == 16; /* the paper's sizes, known when this is compiled */
     memset(at->sums, 0, sizeof(float) * (size_t)(blocks * block));
-    if (usual)
-        first_turn(8, 16, r, children, w, blocks * BLOCK, at->sums);
-    else
-        first_turn((int)r->size, (int)d, r, children, w, blocks * BLOCK, at->sums);
+    first_turn((int)r->size, (int)d, r, children, w, blocks * BLOCK, at->sums);
     if (r->iterations == 1) {
         for (int64_t i = 0; i < blocks * block; i++) at->sums[i] /= (float)n;
         if (couplings)
