@@ -221,7 +221,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 f"labels {labels.name!r} hold classes {strange.tolist()} that the model does not know: it knows "
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
-        found = self.map(scene, only=wanted, on_progress=on_progress)
+        with self._arithmetic(model):
+            found = map_scene(model, scene, only=wanted, on_progress=on_progress)
         return score(labels.array[wanted], found.classes[wanted], model.legend)
 
     def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
