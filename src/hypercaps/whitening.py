@@ -79,15 +79,17 @@ class PCAWhitening:
         result is the same to the bit whatever else is transformed with it. Else torch's product is used, not
         numpy's, because two pools of threads on the same cores cost more than the product.
         """
-        if values.dtype == np.float32 and native.available():
+        if values.dtype == np.float32 and values.shape[-1] == self.bands and native.available():
             return self._transform_compiled(values, valid)
         white = torch.from_numpy(_less_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
         return white.float().view(values.shape)
 
     def _transform_compiled(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None) -> Tensor:
-        given = torch.from_numpy(np.ascontiguousarray(values))
-        pixels = values.size // self.bands
-        good = np.ones(pixels, dtype=np.uint8) if valid is None else np.ascontiguousarray(valid).view(np.uint8)
+        pixels = values.reshape(-1, self.bands).shape[0]
+        given = torch.from_numpy(np.require(values, requirements=["C", "W"]))
+        good = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
+        if good.size != pixels:
+            raise ValueError(f"validity of {good.size} pixels came with {pixels}")
         matrix = pad(torch.from_numpy(self.matrix), (0, -self.bands % native.LANES)).contiguous()
         white = torch.empty(values.shape)
         native.run(

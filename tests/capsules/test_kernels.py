@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from hypercaps import native
 from hypercaps.capsules import kernels
-from hypercaps.capsules.routing import prediction_vectors, route
+from hypercaps.capsules.routing import class_capsules, prediction_vectors, route
 from hypercaps.capsules.squashing import squash
+from hypercaps.errors import ModelError
 from hypercaps.models.c_cnn import ConvCNN
 from hypercaps.models.convcapsnet import ConvCapsNet
 from hypercaps.models.parts import as_places
@@ -199,3 +201,46 @@ def test_gradients_of_the_input_go_through_torch() -> None:
     patches = drawn(2, 3, 3, 60, seed=1).requires_grad_()
     network(patches).sum().backward()
     assert patches.grad is not None and patches.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("shape", [(30, 5, 5, 60), (30, 9, 9, 60), (3, 7, 7, 10), (3, 7, 7, 200), (7, 7, 60)])
+@pytest.mark.parametrize("kind", [ConvCapsNet, ConvCNN])
+def test_patches_of_another_size_are_refused_before_memory_is_touched(kind: type, shape: tuple[int, ...]) -> None:
+    with torch.no_grad(), pytest.raises(ModelError, match=r"\(pixels, 7, 7, 60\) is expected"):
+        kind(60, 5)(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("place", [-1, 50])
+def test_places_beyond_the_spectra_are_refused(place: int) -> None:
+    places = torch.zeros(2, 9, dtype=torch.int32)
+    places[1, 4] = place
+    with pytest.raises(ModelError, match="beyond the 50 spectra"):
+        ConvCapsNet(60, 5, patch=3).of_places(torch.zeros(50, 60), places)
+    with pytest.raises(ModelError, match="are expected"):
+        ConvCapsNet(60, 5, patch=3).of_places(torch.zeros(50, 60), places.long())
+
+
+@pytest.mark.parametrize(("capsules", "iterations"), [(6, 3), (4, 0)])
+def test_routing_that_makes_no_sense_is_refused(capsules: int, iterations: int) -> None:
+    with pytest.raises(ValueError, match="can't be routed"):
+        class_capsules(torch.zeros(5, 4, 8), torch.zeros(capsules, 3, 8, 16), iterations)
+
+
+def test_no_pixels_give_no_scores_and_nan_stays_nan() -> None:
+    network = ConvCapsNet(60, 5, patch=3)
+    with torch.no_grad():
+        assert network(torch.zeros(0, 3, 3, 60)).shape == (0, 5)
+        assert network(torch.full((2, 3, 3, 60), torch.nan)).isnan().all()
+
+
+def test_a_step_leaves_nothing_behind_for_the_garbage_collector() -> None:
+    network = ConvCNN(60, 4)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            network(torch.zeros(8, 7, 7, 60)).sum().backward()
+        alive = [thing for thing in gc.get_objects() if type(thing) is kernels._LayersDone]
+    finally:
+        gc.enable()
+    assert alive == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from hypercaps import native
@@ -99,20 +100,19 @@ class _LayersDone:
     features: Tensor  # (B, C, K)
     primary: Tensor  # (B, c2, channels)
     parents: Tensor  # (B, c3, channels), before their squash
-    children: Tensor  # (B, c3, channels)
 
     @classmethod
-    def of(cls, stack: Stack, spectra: Tensor, places: Tensor) -> _LayersDone:
+    def of(cls, stack: Stack, spectra: Tensor, places: Tensor) -> tuple[_LayersDone, Tensor]:
+        """That, and the children (B, c3, channels). Who keeps both in autograd's context makes a circle of them."""
         sizes, packed, pixels = stack.sizes(spectra.shape[1]), stack.packed(), len(places)
         spectra, places = spectra.contiguous(), places.contiguous()
         features = torch.empty(pixels, sizes.bands, sizes.filters)
         primary = torch.empty(pixels, sizes.positions1, sizes.channels1)
         parents = torch.empty(pixels, sizes.positions2, sizes.padded2)
         children = torch.empty(pixels, sizes.positions2, sizes.channels2)
-        done = cls(stack, sizes, packed, spectra, places, features, primary, parents, children)
         weights = _addresses(packed)
         native.run("layers", sizes, weights, spectra, places, pixels, features, primary, parents, children)
-        return done
+        return cls(stack, sizes, packed, spectra, places, features, primary, parents), children
 
     def back(self, gradient: Tensor) -> tuple[Tensor, ...]:
         """Gradients of ``stack.weights`` from that of the children."""
@@ -149,11 +149,11 @@ class _LayersDone:
 class _Layers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, stack: Stack, spectra: Tensor, places: Tensor, *_: Tensor) -> Tensor:
-        ctx.done = _LayersDone.of(stack, spectra, places)
-        children: Tensor = ctx.done.children
+        ctx.done, children = _LayersDone.of(stack, spectra, places)
         return children
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return None, None, None, *ctx.done.back(gradients[0])
 
@@ -182,11 +182,11 @@ class _RouteDone:
     children: Tensor  # (B, I, e)
     viewpoints: Tensor  # (I, n, e, d)
     sums: Tensor  # (B, n, d), what is squashed
-    capsules: Tensor  # (B, n, d)
     couplings: Tensor | None  # (blocks of 4 pixels, I, n, 4)
 
     @classmethod
-    def of(cls, children: Tensor, viewpoints: Tensor, iterations: int, *, keep: bool) -> _RouteDone:
+    def of(cls, children: Tensor, viewpoints: Tensor, iterations: int, *, keep: bool) -> tuple[_RouteDone, Tensor]:
+        """That, and the class capsules (B, n, d)."""
         children, viewpoints = children.contiguous(), viewpoints.contiguous()
         routing, pixels = _sizes(viewpoints, iterations, len(children)), len(children)
         sums = torch.empty(pixels, routing.classes, routing.class_size)
@@ -194,7 +194,7 @@ class _RouteDone:
         blocks = -(-pixels // native.BLOCK)
         couplings = torch.empty(blocks, routing.capsules, routing.classes, native.BLOCK) if keep else None
         native.run("route", routing, children, viewpoints, pixels, sums, capsules, couplings)
-        return cls(routing, children, viewpoints, sums, capsules, couplings)
+        return cls(routing, children, viewpoints, sums, couplings), capsules
 
     def back(self, gradient: Tensor, *, of: str) -> tuple[Tensor, Tensor]:
         """Gradients of children and viewpoints from that of the ``capsules`` or of their ``lengths``."""
@@ -221,11 +221,11 @@ class _RouteDone:
 class _Route(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
-        ctx.done = _RouteDone.of(children, viewpoints, iterations, keep=any(ctx.needs_input_grad))
-        capsules: Tensor = ctx.done.capsules
+        ctx.done, capsules = _RouteDone.of(children, viewpoints, iterations, keep=any(ctx.needs_input_grad))
         return capsules
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return *ctx.done.back(gradients[0], of="capsules"), None
 
@@ -266,13 +266,14 @@ class _Lengths(torch.autograd.Function):
     def forward(
         ctx: Any, stack: Stack, iterations: int, spectra: Tensor, places: Tensor, viewpoints: Tensor, *_: Tensor
     ) -> Tensor:
-        ctx.layers = _LayersDone.of(stack, spectra, places)
-        children = ctx.layers.children.view(len(places), len(viewpoints), -1)  # (B, I, e)
-        ctx.routed = _RouteDone.of(children, viewpoints, iterations, keep=True)
-        found: Tensor = torch.linalg.vector_norm(ctx.routed.capsules, dim=2)
+        ctx.layers, children = _LayersDone.of(stack, spectra, places)
+        children = children.view(len(places), len(viewpoints), stack.capsule)  # (B, I, e)
+        ctx.routed, capsules = _RouteDone.of(children, viewpoints, iterations, keep=True)
+        found: Tensor = torch.linalg.vector_norm(capsules, dim=2)
         return found
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         children_back, viewpoints_back = ctx.routed.back(gradients[0], of="lengths")
         return None, None, None, None, viewpoints_back, *ctx.layers.back(children_back)

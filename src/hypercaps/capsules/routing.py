@@ -45,6 +45,11 @@ def class_capsules(children: Tensor, viewpoints: Tensor, iterations: int = 3) ->
 
     Equal to ``route(prediction_vectors(children, viewpoints), iterations)`` up to rounding.
     """
+    if iterations < 1 or children.ndim != 3 or viewpoints.ndim != 4 or children.shape[1:] != viewpoints.shape[0:3:2]:
+        raise ValueError(
+            f"children {tuple(children.shape)} can't be routed through viewpoints {tuple(viewpoints.shape)} in "
+            f"{iterations} iterations: (B, I, e), (I, n, e, d) and one or more are expected"
+        )
     if kernels.usable(children, viewpoints):
         return kernels.route_compiled(children, viewpoints, iterations)
     return kernels.route_through_weights(children, viewpoints, iterations)

@@ -6,7 +6,7 @@ from torch import Generator, Tensor, nn
 
 from hypercaps.capsules import kernels
 from hypercaps.capsules.layers import SpatialConv, check_spectrum, positions_after
-from hypercaps.models.parts import as_places, check_odd, check_sizes, put_together, xavier
+from hypercaps.models.parts import as_places, check_odd, check_patches, check_places, check_sizes, put_together, xavier
 
 
 class ConvCNN(nn.Module):
@@ -52,12 +52,14 @@ class ConvCNN(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> logits (B, n)"""
+        check_patches(patches, self.patch, self.bands)
         if kernels.usable(patches, self.spatial.weight) and not patches.requires_grad:
             return self.of_places(*as_places(patches))
         return self._logits(self.features(patches))
 
     def of_places(self, spectra: Tensor, places: Tensor) -> Tensor:
         """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32."""
+        check_places(spectra, places, self.patch, self.bands)
         if not kernels.usable(spectra, self.spatial.weight):
             return self._logits(self.features(put_together(spectra, places)))
         primary, conv = self.primary, self.conv

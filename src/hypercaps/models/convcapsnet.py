@@ -7,7 +7,7 @@ from torch import Generator, Tensor, nn
 
 from hypercaps.capsules import kernels
 from hypercaps.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv, check_spectrum, positions_after
-from hypercaps.models.parts import as_places, check_odd, check_sizes, put_together
+from hypercaps.models.parts import as_places, check_odd, check_patches, check_places, check_sizes, put_together
 
 
 class ConvCapsNet(nn.Module):
@@ -71,6 +71,7 @@ class ConvCapsNet(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> lengths of the class capsules (B, n), each in [0, 1)"""
+        check_patches(patches, self.patch, self.bands)
         if kernels.usable(patches, self.classcaps.viewpoints) and not patches.requires_grad:
             return self.of_places(*as_places(patches))
         return self._lengths(self.capsules(patches))
@@ -80,6 +81,7 @@ class ConvCapsNet(nn.Module):
 
         Patches are then never put together: neighbours share their pixels.
         """
+        check_places(spectra, places, self.patch, self.bands)
         if not kernels.usable(spectra, self.classcaps.viewpoints):
             return self._lengths(self.capsules(put_together(spectra, places)))
         viewpoints = self.classcaps.viewpoints.flatten(0, 1)

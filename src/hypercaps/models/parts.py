@@ -35,10 +35,31 @@ def check_odd(patch: int) -> None:
         raise ModelError(f"patch is {patch}: an odd number is expected, so that the pixel is its centre")
 
 
+def check_patches(patches: Tensor, patch: int, bands: int) -> None:
+    """Refuse patches of another size than the network's: the kernels would read beyond their end."""
+    if patches.ndim != 4 or patches.shape[1:] != (patch, patch, bands):
+        raise ModelError(
+            f"patches have shape {tuple(patches.shape)}: (pixels, {patch}, {patch}, {bands}) is expected, for this "
+            f"network looks at {patch} x {patch} pixels of {bands} bands"
+        )
+
+
+def check_places(spectra: Tensor, places: Tensor, patch: int, bands: int) -> None:
+    """The same for spectra (S, C) and places (B, D*D) among them."""
+    fits = spectra.ndim == places.ndim == 2 and spectra.shape[1] == bands and places.shape[1] == patch * patch
+    if not fits or places.dtype != torch.int32:
+        raise ModelError(
+            f"spectra have shape {tuple(spectra.shape)} and places {tuple(places.shape)} of {places.dtype}: (number, "
+            f"{bands}) and (pixels, {patch * patch}) of torch.int32 are expected"
+        )
+    if places.numel() and not (int(places.min()) >= 0 and int(places.max()) < len(spectra)):
+        raise ModelError(f"places go beyond the {len(spectra)} spectra: whole numbers from 0 are expected")
+
+
 def as_places(patches: Tensor) -> tuple[Tensor, Tensor]:
     """Patches (B, D, D, C) as spectra (B*D*D, C) and the places of each patch's pixels among them (B, D*D)."""
-    spectra = patches.flatten(0, 2)
-    return spectra, torch.arange(len(spectra), dtype=torch.int32).view(len(patches), -1)
+    pixels, height, width, _ = patches.shape
+    return patches.flatten(0, 2), torch.arange(pixels * height * width, dtype=torch.int32).view(pixels, height * width)
 
 
 def put_together(spectra: Tensor, places: Tensor) -> Tensor:

@@ -35,6 +35,8 @@ _KERNELS = ("layers", "layers_back", "route", "squash_back", "lengths_back", "ro
 _PATIENCE = 200_000  # looks for a job before a helper goes to sleep: a few milliseconds, longer than a step's pauses
 
 _threads: int | None = None  # None: as many as torch takes
+_inside = 0  # how many are in ``torch_on_one_thread``
+_setting = threading.Lock()
 
 
 class Layers(ctypes.Structure):
@@ -160,9 +162,11 @@ def torch_on_one_thread() -> Iterator[None]:
 
     What torch still does is small, and on one thread it is the same for any number of threads.
     """
-    global _threads
-    before, torch_before = _threads, torch.get_num_threads()
-    _threads = threads()
+    global _threads, _inside
+    with _setting:  # several threads of a program may be inside at once: the last to leave turns the light off
+        if _inside == 0:
+            _threads = torch.get_num_threads()
+        _inside += 1
     # The C library of Linux hands freed memory back to the system at once, and a step that takes the same few MB again
     # waits for every page, up to half of its time. Having seen one large block freed, it keeps that much.
     torch.empty(31 << 20, dtype=torch.uint8)
@@ -170,8 +174,11 @@ def torch_on_one_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        _threads = before
-        torch.set_num_threads(torch_before)
+        with _setting:
+            _inside -= 1
+            if _inside == 0 and _threads is not None:
+                torch.set_num_threads(_threads)
+                _threads = None
 
 
 def cores_for(network: object) -> AbstractContextManager[None]:

@@ -50,7 +50,7 @@ typedef double dloose __attribute__((vector_size(32), aligned(8), may_alias));
 INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec x) { *(loose *)p = x; }
 INLINE vec all(float x) { return (vec){x, x, x, x, x, x, x, x}; }
-INLINE vec larger(vec a, vec b) {
+INLINE vec larger(vec a, vec b) { /* b where either is not a number */
     ivec is = a > b;
     return (vec)(((ivec)a & is) | ((ivec)b & ~is));
 }
@@ -126,7 +126,7 @@ INLINE void product_block(int count, int vectors, const float *a, const float *c
     }
     UNROLL(6) for (int m = 0; m < count; m++)
         UNROLL(2) for (int v = 0; v < vectors; v++)
-            store(out + m * out_step + v * LANES, how == RELU ? larger(sums[m][v], all(0.0f)) : sums[m][v]);
+            store(out + m * out_step + v * LANES, how == RELU ? larger(all(0.0f), sums[m][v]) : sums[m][v]);
 }
 
 INLINE void product_rows(int vectors, const float *a, const float *const *rows, ptrdiff_t step, const float *w,
@@ -259,7 +259,7 @@ static void layers_of_pixel(const Layers *l, const LayerWeights *w, const float 
         else if (l->capsule)
             for (int64_t i = 0; i < l->channels2; i += l->capsule) squash(from + i, to + i, (int)l->capsule);
         else
-            for (int64_t i = 0; i < l->channels2; i++) to[i] = from[i] > 0.0f ? from[i] : 0.0f;
+            for (int64_t i = 0; i < l->channels2; i++) to[i] = from[i] < 0.0f ? 0.0f : from[i];
     }
 }
 
