@@ -27,7 +27,7 @@ class Device:
             raise ModelError(f"precision is {self.precision!r}: {' or '.join(PRECISIONS)} is expected")
         try:
             torch.zeros(1, device=self.name).item()
-        except (RuntimeError, AssertionError, NotImplementedError) as error:
+        except (RuntimeError, AssertionError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ModelError(f"device {self.name!r} can't be used here ({reason}): give cpu, or leave it out") from None
 

@@ -29,8 +29,6 @@ TRAIN_CHUNK = 8
 LANES = 8
 BLOCK = 4
 TILE = 24
-
-# As in kernels.c
 _KERNELS = ("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten")
 _PATIENCE = 200_000  # looks for a job before a helper goes to sleep: a few milliseconds, longer than a step's pauses
 

@@ -289,10 +289,7 @@ static int layers_forth(const void *given, int64_t *next) {
     return 0;
 }
 
-/* What goes back through a convolution: to[x][in] = sum over the windows that hold x of g[position][out] * w. Positions
-   x that leave the same rest when divided by the stride are one product: their windows lie at equal steps, the taps in
-   descending order. ``turned`` holds for each rest its taps' weights (taps, out, in); ``g`` has ``taps`` empty
-   positions before and after. */
+/* Weights (window, in, out) as the way back reads them: for each rest by the stride its taps backwards, (taps, out, in). */
 static void turn(const float *w, int64_t window, int64_t stride, int64_t in, int64_t out, float *turned) {
     for (int64_t rest = 0; rest < stride && rest < window; rest++)
         for (int64_t tap = rest + (window - 1 - rest) / stride * stride; tap >= rest; tap -= stride)
@@ -300,6 +297,9 @@ static void turn(const float *w, int64_t window, int64_t stride, int64_t in, int
                 for (int64_t i = 0; i < in; i++) *turned++ = w[(tap * in + i) * out + o];
 }
 
+/* What goes back through a convolution: to[x][in] = sum over the windows that hold x of g[position][out] * w. Positions
+   x that leave the same rest when divided by the stride are one product: their windows lie at equal steps, the taps in
+   descending order, as ``turn`` has laid them. ``g`` has ``taps`` empty positions before and after. */
 static void back_through(const float *g, int64_t out, const float *turned, int64_t in, int64_t window, int64_t stride,
                          int64_t length, float *to) {
     static const float zeros[2 * LANES];
