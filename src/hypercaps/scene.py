@@ -55,6 +55,23 @@ class Pixels(NamedTuple):
 PixelReader = Callable[[slice, slice], Pixels]
 
 
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Where each pixel of a grid on the ground comes from in a scene that lies as its sensor flew.
+
+    Such a scene is classified in its own rows and columns; its map is then put on the ground through this table.
+    """
+
+    rows: npt.NDArray[np.int32]  # (rows, columns on the ground): row in the scene, from 0; -1 where nothing was seen
+    cols: npt.NDArray[np.int32]  # the same for columns
+    crs: str
+    transform: Affine
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape[0], self.rows.shape[1]
+
+
 @dataclass(frozen=True)
 class Scene:
     """A hyperspectral cube that need not be in memory: all access goes through :meth:`read`.
@@ -71,6 +88,8 @@ class Scene:
     good_bands: npt.NDArray[np.bool_] | None = None  # (bands,), None: all
     crs: str | None = None  # WKT or an authority code
     transform: Affine | None = None
+    lookup: Lookup | None = None  # then the scene itself has neither crs nor transform
+    block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: single rows
 
     def __post_init__(self) -> None:
         rows, cols, bands = self.shape
