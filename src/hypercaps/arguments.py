@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from hypercaps.errors import LabelsError, SplitError
 from hypercaps.messages import console_out, remember_debug
 
 if TYPE_CHECKING:
+    from hypercaps.cluster.pool import Cluster
     from hypercaps.scene import Labels, Scene
 
 SceneArg = Annotated[
@@ -32,6 +34,10 @@ DeviceOption = Annotated[
 ]
 Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: float32 or bfloat16.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Have it done by the dask cluster whose scheduler is there."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Debug = Annotated[
     bool,
@@ -84,6 +90,17 @@ def input_files(*given: str | Path | None) -> list[Path]:
     """The files that are named by arguments, with and without :KEY, to keep results from replacing them."""
     specs = [str(spec) for spec in given if spec is not None]
     return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
+
+
+def cluster_of(
+    address: str | None, workers: int = 1, threads: int | None = None
+) -> AbstractContextManager[Cluster | None]:
+    """Those who do the work: a cluster that is there, processes on this machine, or None: this process alone."""
+    if address is None and workers == 1:
+        return nullcontext()
+    from hypercaps.cluster.pool import Cluster
+
+    return Cluster(address, workers=workers if address is None else None, threads=threads)
 
 
 def set_threads(threads: int | None) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from hypercaps import __version__
 from hypercaps.arguments import (
+    ClusterOption,
     Debug,
     DeviceOption,
     Json,
@@ -24,6 +25,7 @@ from hypercaps.arguments import (
     SceneArg,
     SplitOption,
     Threads,
+    cluster_of,
     command_line,
     input_files,
     listed,
@@ -163,6 +165,7 @@ def train(
 
 @app.command("map", epilog="Example:  hypercaps map runs/first/model.safetensors cube.mat --out map.tif")
 def map_(
+    ctx: typer.Context,
     model: ModelArg,
     scene: SceneArg,
     *,
@@ -170,6 +173,8 @@ def map_(
     confidence: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as float32 .tif.")
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that share the windows.")] = 1,
+    cluster: ClusterOption = None,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -183,14 +188,21 @@ def map_(
     from hypercaps.run import write_maps
 
     console = console_out()
+    refuse_together(ctx, "cluster", ("workers",))
     check_output(out, {".tif", ".tiff", ".png"}, inputs=input_files(model, scene))
     if confidence is not None:
         check_output(confidence, {".tif", ".tiff"}, inputs=input_files(model, scene, out))
     classifier = load_model(model, device=device, precision=precision)
     cube = open_scene(scene, progress=terminal.download_bar(console))
     set_threads(threads)
-    with terminal.RunProgress(console) as bars:
-        found = classifier.map(cube, on_progress=bars.mapping)
+    with cluster_of(cluster, workers, threads) as pool, terminal.RunProgress(console) as bars:
+        if pool is None:
+            found = classifier.map(cube, on_progress=bars.mapping)
+        else:
+            from hypercaps.cluster.maps import MapJob, Opening, map_scene_on
+
+            job = MapJob.of(model, Opening.of(scene), cube, device=device, precision=precision)
+            found = map_scene_on(pool, job, classifier.model_, cube, on_progress=bars.mapping)
     picture = out.suffix.lower() == ".png"
     write_maps(
         found,
@@ -323,6 +335,7 @@ def methods(
 
 @app.command(epilog="Example:  hypercaps study quick --out studies/quick")
 def study(
+    ctx: typer.Context,
     which: Annotated[
         str,
         typer.Argument(
@@ -340,6 +353,7 @@ def study(
     methods: Annotated[str | None, typer.Option(metavar="a,b", help="Only these methods.")] = None,
     scenes: Annotated[str | None, typer.Option(metavar="x,y", help="Only these scenes.")] = None,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at the same time; they share the cores.")] = 1,
+    cluster: ClusterOption = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this time; the same command goes on later.")
     ] = None,
@@ -357,13 +371,15 @@ def study(
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
     console = console_out()
+    refuse_together(ctx, "cluster", ("workers",))
     plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
     try:
-        with terminal.StudyProgress(console, workers) as shown:
+        with cluster_of(cluster) as pool, terminal.StudyProgress(console, pool.slots if pool else workers) as shown:
             result = run_study(
                 plan,
                 out,
                 workers=workers,
+                cluster=pool,
                 budget_minutes=budget,
                 command=command_line(),
                 download_progress=terminal.download_bar(console),

@@ -19,7 +19,7 @@ from hypercaps import native
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.modelfile import TrainedModel
 from hypercaps.patches import read_with_halo
-from hypercaps.scene import Pixels, Scene, Window, tile_windows
+from hypercaps.scene import Legend, Pixels, Scene, Window, tile_windows
 
 TILE = 16  # side of the tiles of the fixed grid, in pixels
 STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
@@ -48,12 +48,18 @@ def map_scene(
     """Class and confidence of every valid pixel, or of those marked in ``only`` (rows, columns)."""
     classes = np.zeros(scene.shape[:2], dtype=np.int16)
     confidence = np.full(scene.shape[:2], np.nan, dtype=np.float32)
-    labels = model.legend.labels
     for at, scores in score_windows(model, scene, only=only, window=window, on_progress=on_progress):
-        known = ~np.isnan(scores[:, :, 0])
-        best = scores[known].argmax(axis=1)
-        classes[at.rows, at.cols][known] = labels[best]
-        confidence[at.rows, at.cols][known] = scores[known].max(axis=1)
+        classes[at.rows, at.cols], confidence[at.rows, at.cols] = best_classes(scores, model.legend)
+    return ClassMap(classes, confidence)
+
+
+def best_classes(scores: npt.NDArray[np.float32], legend: Legend) -> ClassMap:
+    """The winning class of each pixel and the confidence in it, from scores (h, w, n)"""
+    known = ~np.isnan(scores[:, :, 0])
+    classes = np.zeros(known.shape, dtype=np.int16)
+    classes[known] = legend.labels[scores[known].argmax(axis=1)]
+    confidence = np.full(known.shape, np.nan, dtype=np.float32)
+    confidence[known] = scores[known].max(axis=1)
     return ClassMap(classes, confidence)
 
 
@@ -78,12 +84,10 @@ def score_windows(
     ``window`` is rounded up to whole tiles.
     """
     model.check_fits(scene)
-    if only is not None and only.shape != scene.shape[:2]:
-        raise SceneError(f"the mask has shape {only.shape} but scene {scene.name!r} has {scene.shape[:2]} pixels")
-    side = -(-max(window, 1) // TILE) * TILE
+    check_mask(only, scene)
     total = scene.rows * scene.cols
     done = invalid = wanted = 0
-    for at in tile_windows(scene.whole, side):
+    for at in tile_windows(scene.whole, whole_tiles(window)):
         mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool) if only is None else only[at.rows, at.cols]
         if mask.any():
             pixels = read_with_halo(scene, at, model.patch // 2)
@@ -94,6 +98,21 @@ def score_windows(
         done += mask.size
         if on_progress is not None:
             on_progress(done, total)
+    tell_of_invalid(scene, invalid, wanted)
+
+
+def whole_tiles(window: int) -> int:
+    """The side of a window, rounded up to whole tiles."""
+    return -(-max(window, 1) // TILE) * TILE
+
+
+def check_mask(only: Mask | None, scene: Scene) -> None:
+    if only is not None and only.shape != scene.shape[:2]:
+        raise SceneError(f"the mask has shape {only.shape} but scene {scene.name!r} has {scene.shape[:2]} pixels")
+
+
+def tell_of_invalid(scene: Scene, invalid: int, wanted: int) -> None:
+    """Say how many of the wanted pixels got no class; refuse a scene where that is all of them."""
     if invalid and invalid == wanted:
         raise SceneError(
             f"scene {scene.name!r} has no valid pixel to classify: all {wanted} hold NaN, infinity or nodata; give "
@@ -103,7 +122,7 @@ def score_windows(
         warnings.warn(
             f"{invalid} of {wanted} pixels of scene {scene.name!r} hold NaN, infinity or nodata and get no class",
             DataWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
 
 
