@@ -28,7 +28,7 @@ from conftest import make_cube
 from hypercaps.cli import app
 from hypercaps.cluster import pool as pool_room
 from hypercaps.cluster import start
-from hypercaps.cluster.maps import MapJob, Opening, absolute, classify_windows_on, map_scene_on
+from hypercaps.cluster.maps import MapJob, Opening, _classify, _Part, absolute, classify_windows_on, map_scene_on
 from hypercaps.cluster.pool import PER_THREAD, Cluster
 from hypercaps.errors import ClusterError, DataWarning, SceneError
 from hypercaps.io.open import open_scene
@@ -158,6 +158,17 @@ def test_a_worker_that_sees_another_scene_or_model_is_refused(cluster: Cluster, 
     assert "finds another model" in refused(replace(job, token="third"))
     Path(job.model).unlink()
     assert "can't open the model" in refused(replace(job, token="fourth"))
+
+
+def test_a_worker_opens_the_scene_once_for_each_map(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    open_again = Opening.open
+    monkeypatch.setattr(Opening, "open", lambda self: opened.append(self) or open_again(self))
+    for expected in (1, 2):
+        _, job = made.job()
+        for at in tile_windows(made.scene.whole, 2 * TILE):
+            _classify(_Part(job, at, None, with_scores=False))
+        assert len(opened) == expected
 
 
 def test_what_one_process_refuses_is_refused_the_same(cluster: Cluster, made: Made) -> None:
@@ -363,7 +374,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_a_study_by_a_cluster_has_the_same_results(
-    cluster: Cluster, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, address: str, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     threads = threads_in_use()
@@ -382,7 +393,12 @@ def test_a_study_by_a_cluster_has_the_same_results(
     for path in (tmp_path / "one" / "runs").glob("*.npz"):
         with np.load(path) as ours, np.load(tmp_path / "many" / "runs" / path.name) as theirs:
             assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
-    assert run_study(study, tmp_path / "many", cluster=cluster).done_before == 2
+    again = hypercaps(
+        "study", "made.toml", "--out", tmp_path / "many", "--cluster", address, "--methods", "rbf-svm,3d-cnn"
+    )
+    assert again.exit_code == 0 and "2 runs, 1 of them done before" in again.output, again.output
+    both = hypercaps("study", "made.toml", "--out", tmp_path / "x", "--cluster", address, "--workers", 2)
+    assert both.exit_code == 2 and "--cluster and --workers were both given" in both.output
 
 
 def test_a_study_by_a_cluster_keeps_to_its_budget(cluster: Cluster, study: Study, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@
     ├── ModelFileError        a model file that is damaged, foreign, or made for another scene
     ├── StudyError            a study that can't be read
     ├── ClusterError          a cluster that can't be reached, or whose workers can't do the work
+    │   └── WorkersDiedError  one piece of work that worker after worker died of
     ├── OutputError           a result that can't be written
     └── Interrupted           stopped by the user before there was anything to keep
 
@@ -57,6 +58,10 @@ class StudyError(HypercapsError, ValueError):
 
 class ClusterError(HypercapsError, RuntimeError):
     """A cluster that can't be reached, or whose workers can't do the work."""
+
+
+class WorkersDiedError(ClusterError):
+    """One piece of work that worker after worker died of."""
 
 
 class OutputError(HypercapsError, OSError):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from hypercaps.cluster.start import check_installed, connected, on_this_machine, quiet
 from hypercaps.devices import arithmetic_here
-from hypercaps.errors import ClusterError, DataWarning, HypercapsError
+from hypercaps.errors import ClusterError, DataWarning, WorkersDiedError
 from hypercaps.io.stored import tell
 from hypercaps.modelfile import current_versions
 from hypercaps.training import use_threads
@@ -28,7 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PER_THREAD = 3  # tasks in flight for every thread of a worker: one at work, one ready, one on its way back
-_FEWEST = 4  # in flight while there is no worker yet: a cluster that grows with its work must see some
+_AT_FIRST = 4  # in flight while there is no worker yet: a cluster that grows with its work must see some
 _POLL = 2.0  # seconds between looks at the cluster while a result is waited for
 
 
@@ -88,7 +88,7 @@ class Cluster:
                 address = stack.enter_context(on_this_machine(self.workers))
                 self.threads = self.threads or max(1, CPU_COUNT // self.workers)
             assert address is not None
-            self._client = stack.enter_context(connected(address, self.patience if self.workers is None else 60))
+            self._client = stack.enter_context(connected(address, self.patience))
             self._client.subscribe_topic("all", self._hear)
             stack.callback(self._client.unsubscribe_topic, "all")
             self._stack = stack.pop_all()
@@ -156,7 +156,7 @@ class Cluster:
             self._drop(under_way)
 
     def _has_room(self, in_flight: int, most: int | None) -> bool:
-        return in_flight < (max(PER_THREAD * self.slots, _FEWEST) if most is None else most)
+        return in_flight < (PER_THREAD * self.slots or _AT_FIRST if most is None else most)
 
     def _submit(self, function: Callable[[T], R], number: int, item: T) -> Any:
         task = _Task(function, item, _environment(), self.threads)
@@ -187,13 +187,22 @@ class Cluster:
         from distributed import KilledWorker
 
         with self._explained():
-            try:
-                done: _Done = future.result()
-            except KilledWorker as killed:
-                raise WorkersDiedError(
-                    f"{killed.allowed_failures + 1} workers died one after another while they did the same piece of "
-                    "work, most often for want of memory: their logs say why; give them more, or run fewer at once"
-                ) from None
+            failure = future.exception()
+        if isinstance(failure, KilledWorker):
+            raise WorkersDiedError(
+                f"{failure.allowed_failures + 1} workers died one after another while they did the same piece of work, "
+                "most often for want of memory: their logs say why; give them more, or run fewer at once"
+            )
+        if isinstance(failure, RuntimeError) and "deserialization of the task graph" in str(failure):
+            reason = f" ({failure.__cause__})" if failure.__cause__ else ""
+            raise ClusterError(
+                f"the scheduler {self._where} can't understand what it is sent{reason}: it needs the same environment "
+                f"as this machine, with {_in_words(_environment())}"
+            ) from failure
+        if failure is not None:
+            raise failure  # the work's own
+        with self._explained():
+            done: _Done = future.result()
         ours = arithmetic_here()
         if done.arithmetic != ours and done.arithmetic not in self._told_of:
             self._told_of.add(done.arithmetic)
@@ -210,24 +219,12 @@ class Cluster:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """What can go wrong with the cluster itself, in one sentence; the work's own errors pass."""
+        """A cluster that can't be reached any more, in one sentence."""
         try:
             yield
-        except HypercapsError:
-            raise
         except (CancelledError, OSError) as error:
-            if not isinstance(error, CancelledError) and self._client.status == "running":
-                raise  # the work's own
             raise ClusterError(
                 f"the scheduler {self._where} went away before the work was done: see that it runs and start again"
-            ) from error
-        except RuntimeError as error:
-            if "deserialization of the task graph" not in str(error):
-                raise
-            reason = f" ({error.__cause__})" if error.__cause__ else ""
-            raise ClusterError(
-                f"the scheduler {self._where} can't understand what it is sent{reason}: it needs the same "
-                f"environment as this machine, with {_in_words(_environment())}"
             ) from error
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -238,10 +235,6 @@ class Cluster:
     def _tell(self) -> None:
         while self._deaths:
             tell(f"worker {self._deaths.popleft()} died: what it was doing is done again")
-
-
-class WorkersDiedError(ClusterError):
-    """One piece of work that every worker died of."""
 
 
 def here() -> str:

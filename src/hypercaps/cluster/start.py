@@ -18,6 +18,7 @@ from hypercaps import __version__
 from hypercaps.errors import ClusterError
 from hypercaps.io.stored import tell
 
+_BUSY = 60  # seconds that a scheduler may take: it imports torch when it is sent our first task
 _SILENT = logging.CRITICAL + 1
 # Neither a dashboard nor metrics: dask opens a port for them all the same, on loopback, which has nothing to say then.
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
@@ -43,7 +44,7 @@ def connected(address: str, patience: float) -> Iterator[Any]:
         warnings.simplefilter("always", VersionMismatchWarning)
         try:
             LoopRunner().run_sync(_knock, address, patience)  # a client that can't connect does not clean up
-            client = Client(address, timeout=patience, set_as_default=False)
+            client = Client(address, timeout=_BUSY, set_as_default=False)
         except Exception as error:  # whatever else may listen there can make dask fail in any way
             reason = (str(error) or type(error).__name__).partition("\n")[0]
             raise ClusterError(
