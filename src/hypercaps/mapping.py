@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from hypercaps import native
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.modelfile import TrainedModel
-from hypercaps.patches import read_with_halo
+from hypercaps.patches import read_with_halo, stand_ins
 from hypercaps.scene import Pixels, Scene, Window, tile_windows
 
 TILE = 16  # side of the tiles of the fixed grid, in pixels
@@ -115,16 +116,17 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
     if getattr(model.network, "pixel_by_pixel", False):  # no fixed tiles are needed
         white = model.preprocessing.transform(pixels.values, pixels.valid)
-        scores[wanted] = _scores_of_pixels(model, white, wanted)
+        scores[wanted] = _scores_of_pixels(model, white, pixels.valid, wanted)
         return scores, int((mask & ~wanted).sum())
     device = next(model.network.parameters()).device
     for tile in tile_windows(Window(0, height, 0, width), TILE):
         if not wanted[tile.rows, tile.cols].any():
             continue
         around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
-        white = model.preprocessing.transform(pixels.values[around], pixels.valid[around]).to(device)
+        valid = pixels.valid[around]
+        white = model.preprocessing.transform(pixels.values[around], valid).to(device)
         over_window = getattr(model.network, "over_window", None)
-        if over_window is not None:  # the network has a way that shares work between neighbours
+        if over_window is not None and valid.all():  # the network has a way that shares work between neighbours
             with torch.inference_mode():
                 found = model.confidences(over_window(white)).float().cpu().numpy()  # (h, w, n)
             chosen = wanted[tile.rows, tile.cols]
@@ -137,24 +139,43 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
             if not chosen.any():
                 continue
             part = patches[r - tile.r0 : strip.r1 - tile.r0].flatten(0, 1)  # (B, D, D, C), a copy
+            if not valid.all():
+                part = _mended(part, valid[r - tile.r0 : strip.r1 - tile.r0 + 2 * halo], model.patch)
             with torch.inference_mode(), native.cores_for(model.network):
                 found = model.confidences(model.network(part)).float().cpu().numpy().reshape(*chosen.shape, -1)
             scores[strip.rows, strip.cols][chosen] = found[chosen]
     return scores, int((mask & ~wanted).sum())
 
 
-def _scores_of_pixels(model: TrainedModel, white: Tensor, wanted: Mask) -> npt.NDArray[np.float32]:
+def _mended(patches: Tensor, valid: Mask, patch: int) -> Tensor:
+    """Patches (B, D, D, C) of a strip whose pixels are ``valid``, halo included: where one holds nothing, mirrored."""
+    seen = sliding_window_view(valid, (patch, patch)).reshape(-1, patch, patch)  # (B, D, D), a copy
+    torn = np.flatnonzero(~seen.all(axis=(1, 2)) & seen[:, patch // 2, patch // 2])
+    if torn.size:
+        spectra = patches[torn].flatten(1, 2)  # (T, D*D, C)
+        standing = torch.from_numpy(stand_ins(seen[torn])).to(patches.device)[:, :, None].expand_as(spectra)
+        patches[torn] = spectra.gather(1, standing).view(-1, *patches.shape[1:])
+    return patches
+
+
+def _scores_of_pixels(model: TrainedModel, white: Tensor, valid: Mask, wanted: Mask) -> npt.NDArray[np.float32]:
     """Scores (N, n) of the wanted pixels (h, w) of a whitened window (h + D - 1, w + D - 1, C)"""
     around, across = np.arange(model.patch), white.shape[1]
     offsets = (around[:, None] * across + around).ravel()  # of a patch's pixels from its first
     rows, cols = np.nonzero(wanted)
     first = rows * across + cols
-    spectra = white.flatten(0, 1)
+    spectra, seen = white.flatten(0, 1), valid.ravel()
+    whole = bool(valid.all())
     found = []
     for at in range(0, first.size, _AT_ONCE):
-        places = torch.from_numpy((first[at : at + _AT_ONCE, None] + offsets).astype(np.int32))
+        places = (first[at : at + _AT_ONCE, None] + offsets).astype(np.int32)  # (N, D*D)
+        if not whole:
+            torn = np.flatnonzero(~seen[places].all(axis=1))
+            standing = stand_ins(seen[places[torn]].reshape(-1, model.patch, model.patch))
+            places[torn] = np.take_along_axis(places[torn], standing, axis=1)
         with torch.inference_mode():
-            found.append(model.confidences(model.network.of_places(spectra, places)).numpy())  # type: ignore[operator]
+            scores = model.network.of_places(spectra, torch.from_numpy(places))  # type: ignore[operator]
+            found.append(model.confidences(scores).numpy())
     return np.concatenate(found) if found else np.empty((0, len(model.legend)), dtype=np.float32)
 
 
