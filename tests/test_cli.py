@@ -25,10 +25,8 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 
 QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]
-RUN_FILES = {
-    "model.safetensors", "metrics.json", "history.csv", "split.npz", "map.tif", "confidence.tif", "map.png",
-    "curves.png",
-}  # fmt: skip
+MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "map.png"}
+RUN_FILES = {"model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png"} | MAPS
 
 
 def hypercaps(*args: object) -> Result:
@@ -120,11 +118,7 @@ def test_the_split_file_repeats_the_run(run: tuple[Path, Path, Path, Result], tm
         out / "split.npz",
     )  # fmt: skip
     assert again.exit_code == 0, again.output
-    assert {path.name for path in (tmp_path / "again").iterdir()} == RUN_FILES - {
-        "map.tif",
-        "confidence.tif",
-        "map.png",
-    }
+    assert {path.name for path in (tmp_path / "again").iterdir()} == RUN_FILES - MAPS
     first, second = (json.loads((folder / "metrics.json").read_text()) for folder in (out, tmp_path / "again"))
     assert first["confusion"] == second["confusion"]
     with np.load(out / "split.npz") as one, np.load(tmp_path / "again" / "split.npz") as two:
@@ -426,12 +420,12 @@ def test_map_and_confidence_come_together_or_not_at_all(
 ) -> None:
     calls = []
 
-    def full_at_the_second(descriptor: int) -> None:
+    def full_at_the_third(descriptor: int) -> None:  # after the window itself and the map
         calls.append(descriptor)
-        if len(calls) == 2:
+        if len(calls) == 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", full_at_the_second)
+    monkeypatch.setattr(os, "fsync", full_at_the_third)
     target = tmp_path / "maps"
     target.mkdir()
     model = run[2] / "model.safetensors"
@@ -502,11 +496,11 @@ def test_ctrl_c_while_mapping_gives_up_the_map_only(
     def stop(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ConvCapsClassifier, "map", stop)
+    monkeypatch.setattr(ConvCapsClassifier, "map_windows", stop)
     result = hypercaps("train", *files, "--out", tmp_path / "out", "--epochs", 1)
     assert result.exit_code == 0 and "the run has no map" in result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == RUN_FILES - {"map.tif", "confidence.tif", "map.png"}
+    assert names == RUN_FILES - MAPS
 
 
 def test_the_command_is_installed() -> None:

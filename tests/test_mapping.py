@@ -7,11 +7,12 @@ import torch
 from conftest import QUICK, make_cube
 from hypercaps import ConvCapsClassifier, Labels
 from hypercaps.errors import DataWarning, ModelFileError, SceneError
-from hypercaps.mapping import TILE, map_scene, map_scores
+from hypercaps.mapping import map_scene, map_scores
 from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import get_method
 from hypercaps.patches import PatchStore
 from hypercaps.scene import Legend, Scene
+from hypercaps.tiling import TILE
 from hypercaps.training import use_threads
 from hypercaps.whitening import PCAWhitening
 

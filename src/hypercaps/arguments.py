@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hypercaps.errors import LabelsError, SplitError
+from hypercaps.errors import LabelsError, OutputError, SplitError
 from hypercaps.messages import console_out, remember_debug
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ DeviceOption = Annotated[
 ]
 Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: float32 or bfloat16.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
+Memory = Annotated[
+    str,
+    typer.Option(metavar="SIZE", help="Memory that mapping keeps to, whatever the scene's size, as in 500MB or 2GB."),
+]
+ConfidenceDtype = Annotated[
+    str, typer.Option(metavar="TYPE", help="Of the confidence raster: float32, or uint8 in steps of 0.004.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Debug = Annotated[
     bool,
@@ -47,6 +55,15 @@ def listed(text: str | None) -> list[str] | None:
 def command_line() -> str:
     """What the user typed, for the page of a study."""
     return shlex.join(["hypercaps", *sys.argv[1:]])
+
+
+def memory_bytes(text: str) -> int:
+    """500MB, 1.5 GB, 2g -> bytes"""
+    units = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+    if match is None or not (size := int(float(match[1]) * units[match[2]])) >= 10**6:
+        raise OutputError(f"memory is {text!r}: a size such as 500MB or 2GB is expected")
+    return size
 
 
 def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from sklearn.exceptions import NotFittedError
 from hypercaps import splits
 from hypercaps.devices import Device
 from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError
-from hypercaps.mapping import ClassMap, Mask, OnProgress, map_scene, map_scores
+from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
 from hypercaps.models.registry import Method, Recipe, SolvedRecipe, get_method
 from hypercaps.patches import PatchStore, draw_valid_pixels
-from hypercaps.scene import Labels, Legend, Scene
+from hypercaps.scene import Labels, Legend, Scene, Window
 from hypercaps.splits import Split
 from hypercaps.training import Examples, History, Progress, available_memory, bytes_to_train, solve, train
 from hypercaps.whitening import PREPROCESSINGS
@@ -246,6 +246,15 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         model = self._fitted()
         with self._arithmetic(model):
             return map_scene(model, scene, only=only, on_progress=on_progress)
+
+    def map_windows(
+        self, scene: Scene, windows: Iterable[Window], *, only: Mask | None = None, with_scores: bool = False
+    ) -> Iterator[MappedWindow]:
+        """The same for scenes of any size: window after window, on the grid of ``tiling``."""
+        _check_kinds(scene)
+        model = self._fitted()
+        with self._arithmetic(model):
+            yield from map_windows(model, scene, windows, only=only, with_scores=with_scores)
 
     def _arithmetic(self, model: TrainedModel) -> AbstractContextManager[object]:
         """The network where it is to be computed, and the precision to do it in."""

@@ -15,10 +15,12 @@ import typer
 
 from hypercaps import __version__
 from hypercaps.arguments import (
+    ConfidenceDtype,
     Debug,
     DeviceOption,
     Json,
     LabelsArg,
+    Memory,
     ModelArg,
     Precision,
     SceneArg,
@@ -27,6 +29,7 @@ from hypercaps.arguments import (
     command_line,
     input_files,
     listed,
+    memory_bytes,
     open_both,
     refuse_together,
     set_threads,
@@ -100,6 +103,11 @@ def train(
         str | None, typer.Option(help="Way to train, as 'hypercaps methods' lists them; the method's if left out.")
     ] = None,
     with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
+    confidence_dtype: ConfidenceDtype = "float32",
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
+    ] = False,
+    memory: Memory = "1GB",
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
@@ -108,8 +116,9 @@ def train(
 ) -> None:
     """Train on a scene and its labels, say how good it is, and map the scene.
 
-    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, and, unless --no-map, map.tif,
-    confidence.tif and map.png into DIR. Ctrl-C ends the training early and keeps the best model so far.
+    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, and, unless --no-map, map.tif with its
+    names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early and keeps the best
+    model so far.
     """
     from hypercaps import terminal
     from hypercaps.classifier import ConvCapsClassifier
@@ -118,6 +127,7 @@ def train(
     from hypercaps.run import train_run
 
     console = console_out()
+    most_memory = memory_bytes(memory)
     refuse_together(ctx, "split_file", ("train", "val", "per_class"))
     refuse_together(ctx, "per_class", ("train",))
     RunFolder(out, force=force).check()
@@ -145,6 +155,9 @@ def train(
             out,
             split=split,
             with_map=with_map,
+            confidence_dtype=confidence_dtype,
+            probabilities=probabilities,
+            memory=most_memory,
             force=force,
             on_training=bars.training,
             on_mapping=bars.mapping,
@@ -166,41 +179,70 @@ def map_(
     model: ModelArg,
     scene: SceneArg,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The map: .tif with a colour table, or .png.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The map: .tif with names and colours, or .png.")],
     confidence: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as float32 .tif.")
+        Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as .tif.")
     ] = None,
+    confidence_dtype: ConfidenceDtype = "float32",
+    probabilities: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
+    ] = None,
+    memory: Memory = "1GB",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a map that was stopped or killed, if there is one.")
+    ] = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
-    """Map every pixel of a scene with a trained model."""
+    """Map every pixel of a scene with a trained model.
+
+    The map is a Cloud Optimized GeoTIFF with the scene's place on earth; class names and colours are in FILE.aux.xml
+    and in a style for QGIS beside it. Finished windows are kept in FILE.partial until the map is whole.
+    """
     from hypercaps import terminal
     from hypercaps.classifier import load_model
     from hypercaps.io.open import open_scene
-    from hypercaps.io.write import check_output
-    from hypercaps.run import write_maps
+    from hypercaps.io.write import check_output, file_sha256
+    from hypercaps.maps import MapFiles, make_map
 
     console = console_out()
-    check_output(out, {".tif", ".tiff", ".png"}, inputs=input_files(model, scene))
-    if confidence is not None:
-        check_output(confidence, {".tif", ".tiff"}, inputs=input_files(model, scene, out))
+    most_memory = memory_bytes(memory)
+    picture = out.suffix.lower() == ".png"
+    files = MapFiles(
+        classes=None if picture else out,
+        confidence=confidence,
+        probabilities=probabilities,
+        picture=out if picture else None,
+        confidence_dtype=confidence_dtype,
+    )
+    taken = input_files(model, scene)
+    check_output(out, {".tif", ".tiff", ".png"}, inputs=taken)
+    for path in filter(None, (confidence, probabilities)):
+        taken += input_files(out)
+        check_output(path, {".tif", ".tiff"}, inputs=taken)
+        taken += input_files(path)
     classifier = load_model(model, device=device, precision=precision)
     cube = open_scene(scene, progress=terminal.download_bar(console))
     set_threads(threads)
-    with terminal.RunProgress(console) as bars:
-        found = classifier.map(cube, on_progress=bars.mapping)
-    picture = out.suffix.lower() == ".png"
-    write_maps(
-        found,
-        classifier.model_,
-        cube,
-        classes_to=None if picture else out,
-        confidence_to=confidence,
-        picture_to=out if picture else None,
-    )
-    for path in filter(None, (out, confidence)):
+    try:
+        with terminal.RunProgress(console) as bars:
+            make_map(
+                classifier,
+                cube,
+                files,
+                model_sha256=file_sha256(model),
+                memory=most_memory,
+                resume=resume,
+                on_progress=bars.mapping,
+            )
+    except KeyboardInterrupt:
+        console.print(
+            f"Stopped: what is finished is in {plain(files.partial)}; the same command with --resume goes on."
+        )
+        raise typer.Exit(130) from None
+    for path in files.all(classifier.legend_):
         console.print(f"wrote {plain(path)}")
 
 

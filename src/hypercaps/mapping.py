@@ -7,7 +7,7 @@ every pixel goes through the very same sums whatever the window size, and maps a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ from hypercaps.errors import DataWarning, SceneError
 from hypercaps.modelfile import TrainedModel
 from hypercaps.patches import read_with_halo, stand_ins
 from hypercaps.scene import Pixels, Scene, Window, tile_windows
+from hypercaps.tiling import TILE
 
-TILE = 16  # side of the tiles of the fixed grid, in pixels
 STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
 _AT_ONCE = 16_384  # pixels whose patches' places are written down at once: 3 MB
 WINDOW = 128  # default side of the windows that are read at once
@@ -38,6 +38,15 @@ class ClassMap(NamedTuple):
     confidence: npt.NDArray[np.float32]  # (rows, columns) of the winning class, 0 to 1; NaN there
 
 
+class MappedWindow(NamedTuple):
+    """A classified window of a scene."""
+
+    at: Window
+    classes: npt.NDArray[np.int16]  # (h, w) labels of the legend; 0 where there is none
+    confidence: npt.NDArray[np.float32]  # (h, w) of the winning class, 0 to 1; NaN there
+    scores: npt.NDArray[np.float32] | None  # (h, w, n) in all classes, if they were asked for; NaN there
+
+
 def map_scene(
     model: TrainedModel,
     scene: Scene,
@@ -49,52 +58,78 @@ def map_scene(
     """Class and confidence of every valid pixel, or of those marked in ``only`` (rows, columns)."""
     classes = np.zeros(scene.shape[:2], dtype=np.int16)
     confidence = np.full(scene.shape[:2], np.nan, dtype=np.float32)
-    labels = model.legend.labels
-    for at, scores in score_windows(model, scene, only=only, window=window, on_progress=on_progress):
-        known = ~np.isnan(scores[:, :, 0])
-        best = scores[known].argmax(axis=1)
-        classes[at.rows, at.cols][known] = labels[best]
-        confidence[at.rows, at.cols][known] = scores[known].max(axis=1)
+    windows = windows_of(scene, window)
+    for part in map_windows(model, scene, windows, only=only, on_progress=on_progress):
+        classes[part.at.rows, part.at.cols] = part.classes
+        confidence[part.at.rows, part.at.cols] = part.confidence
+    count_without_class(scene, classes == 0, only)
     return ClassMap(classes, confidence)
 
 
 def map_scores(model: TrainedModel, scene: Scene, *, window: int = WINDOW) -> npt.NDArray[np.float32]:
     """Confidence in all classes (rows, columns, n), 0 to 1: for capsules their lengths. NaN for invalid pixels."""
     scores = np.full((*scene.shape[:2], len(model.legend)), np.nan, dtype=np.float32)
-    for at, part in score_windows(model, scene, window=window):
-        scores[at.rows, at.cols] = part
+    for part in map_windows(model, scene, windows_of(scene, window), with_scores=True):
+        scores[part.at.rows, part.at.cols] = part.scores
+    count_without_class(scene, np.isnan(scores[:, :, 0]))
     return scores
 
 
-def score_windows(
+def windows_of(scene: Scene, side: int) -> Iterator[Window]:
+    """Square windows of ``side``, rounded up to whole tiles."""
+    return tile_windows(scene.whole, -(-max(side, 1) // TILE) * TILE)
+
+
+def map_windows(
     model: TrainedModel,
     scene: Scene,
+    windows: Iterable[Window],
     *,
     only: Mask | None = None,
-    window: int = WINDOW,
+    with_scores: bool = False,
     on_progress: OnProgress | None = None,
-) -> Iterator[tuple[Window, npt.NDArray[np.float32]]]:
-    """Scores (h, w, n) window after window; NaN where a pixel is invalid or not in ``only``.
-
-    ``window`` is rounded up to whole tiles.
-    """
+) -> Iterator[MappedWindow]:
+    """One window after the other; those that hold nothing of ``only`` (rows, columns) are not read."""
+    check_mask(scene, only)
     model.check_fits(scene)
-    if only is not None and only.shape != scene.shape[:2]:
-        raise SceneError(f"the mask has shape {only.shape} but scene {scene.name!r} has {scene.shape[:2]} pixels")
-    side = -(-max(window, 1) // TILE) * TILE
-    total = scene.rows * scene.cols
-    done = invalid = wanted = 0
-    for at in tile_windows(scene.whole, side):
-        mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool) if only is None else only[at.rows, at.cols]
-        if mask.any():
-            pixels = read_with_halo(scene, at, model.patch // 2)
-            scores, n_invalid = classify_window(model, pixels, mask)
-            invalid += n_invalid
-            wanted += int(mask.sum())
-            yield at, scores
-        done += mask.size
+    total, done = scene.rows * scene.cols, 0
+    for at in windows:
+        mask = None if only is None else only[at.rows, at.cols]
+        if mask is None or mask.any():
+            yield map_window(model, scene, at, mask, with_scores=with_scores)
+        done += (at.r1 - at.r0) * (at.c1 - at.c0)
         if on_progress is not None:
             on_progress(done, total)
+
+
+def map_window(
+    model: TrainedModel, scene: Scene, at: Window, mask: Mask | None = None, *, with_scores: bool = False
+) -> MappedWindow:
+    """One window, whose corners lie on the grid of tiles, or what is marked in ``mask`` (h, w) of it."""
+    if mask is None:
+        mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool)
+    scores = classify_window(model, read_with_halo(scene, at, model.patch // 2), mask)  # (h, w, n)
+    known = ~np.isnan(scores[:, :, 0])
+    classes = np.zeros(mask.shape, dtype=np.int16)
+    confidence = np.full(mask.shape, np.nan, dtype=np.float32)
+    classes[known] = model.legend.labels[scores[known].argmax(axis=1)]
+    confidence[known] = scores[known].max(axis=1)
+    return MappedWindow(at, classes, confidence, scores if with_scores else None)
+
+
+def check_mask(scene: Scene, only: Mask | None) -> None:
+    if only is not None and only.shape != scene.shape[:2]:
+        raise SceneError(f"the mask has shape {only.shape} but scene {scene.name!r} has {scene.shape[:2]} pixels")
+
+
+def count_without_class(scene: Scene, unknown: Mask, only: Mask | None = None) -> None:
+    """Say how many of the pixels that were wanted got no class; refuse a map without any."""
+    wanted = unknown.size if only is None else int(only.sum())
+    invalid = int((unknown if only is None else unknown & only).sum())
+    report_without_class(scene, invalid, wanted)
+
+
+def report_without_class(scene: Scene, invalid: int, wanted: int) -> None:
     if invalid and invalid == wanted:
         raise SceneError(
             f"scene {scene.name!r} has no valid pixel to classify: all {wanted} hold NaN, infinity or nodata; give "
@@ -108,8 +143,13 @@ def score_windows(
         )
 
 
-def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[npt.NDArray[np.float32], int]:
-    """Scores (h, w, n) of a window given with its halo, and how many of the wanted pixels are invalid."""
+def bytes_per_pixel(model: TrainedModel, scene: Scene) -> int:
+    """What a pixel of a window takes at the height of the work: as stored, as values, as components, as scores."""
+    return scene.bands * (2 * scene.dtype.itemsize + 3 + 8) + 12 * len(model.legend) + 32
+
+
+def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDArray[np.float32]:
+    """Scores (h, w, n) of a window given with its halo; NaN where a pixel is invalid or not in ``mask``."""
     halo = model.patch // 2
     height, width = mask.shape
     wanted = mask & pixels.valid[halo : halo + height, halo : halo + width]
@@ -117,7 +157,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
     if getattr(model.network, "pixel_by_pixel", False):  # no fixed tiles are needed
         white = model.preprocessing.transform(pixels.values, pixels.valid)
         scores[wanted] = _scores_of_pixels(model, white, pixels.valid, wanted)
-        return scores, int((mask & ~wanted).sum())
+        return scores
     device = next(model.network.parameters()).device
     for tile in tile_windows(Window(0, height, 0, width), TILE):
         if not wanted[tile.rows, tile.cols].any():
@@ -144,7 +184,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> tuple[np
             with torch.inference_mode(), native.cores_for(model.network):
                 found = model.confidences(model.network(part)).float().cpu().numpy().reshape(*chosen.shape, -1)
             scores[strip.rows, strip.cols][chosen] = found[chosen]
-    return scores, int((mask & ~wanted).sum())
+    return scores
 
 
 def _mended(patches: Tensor, valid: Mask, patch: int) -> Tensor:

@@ -22,9 +22,9 @@ from conftest import make_cube
 from hypercaps.cli import app
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, LabelsError, SceneError
+from hypercaps.io.cog import Grid, RasterKind, write_cog
 from hypercaps.io.open import open_labels, open_scene, sniff
 from hypercaps.io.raster import geotiff_raster
-from hypercaps.io.write import class_map_tiff, confidence_tiff
 
 CUBE = (np.arange(40 * 50 * 4) % 251 + 1).reshape(40, 50, 4)
 GT = np.arange(30).reshape(6, 5) % 4
@@ -257,12 +257,11 @@ def test_what_can_not_be_meant(more: dict[str, Any], sentence: str, tmp_path: Pa
 def test_maps_lie_exactly_where_the_scene_does(grid: rasterio.Affine, tmp_path: Path) -> None:
     scene = open_scene(write(tmp_path / "a.tif", crs="EPSG:32633", transform=grid))
     assert scene.transform == tuple(grid)[:6]
-    labels = np.ones(CUBE.shape[:2], dtype=np.int16)
-    legend = open_labels(write(tmp_path / "gt.tif", GT, "uint8")).legend
-    for content in (class_map_tiff(labels, legend, scene), confidence_tiff(labels.astype(np.float32), scene)):
-        (tmp_path / "map.tif").write_bytes(content)
-        with rasterio.open(tmp_path / "map.tif") as raster:
-            assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
+    labels = np.ones((1, *CUBE.shape[:2]), dtype=np.uint8)
+    kind = RasterKind("uint8", 0, "mode", ("class",))
+    write_cog(tmp_path / "map.tif", kind, Grid.of(scene), lambda r0, r1: labels[:, r0:r1])
+    with rasterio.open(tmp_path / "map.tif") as raster:
+        assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
 
 
 def test_without_a_place(tmp_path: Path) -> None:
