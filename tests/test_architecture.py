@@ -15,9 +15,9 @@ SRC = Path(hypercaps.__file__).parent
 
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
-    "errors", "native", "devices", "scene", "splits", "metrics", "io", "whitening", "capsules", "models", "patches",
-    "training", "modelfile", "mapping", "classifier", "describe", "plots", "run", "study", "terminal", "messages",
-    "arguments", "cli",
+    "errors", "native", "devices", "scene", "resampling", "splits", "metrics", "io", "whitening", "capsules", "models",
+    "patches", "training", "modelfile", "mapping", "classifier", "describe", "plots", "run", "study", "terminal",
+    "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {

@@ -21,6 +21,7 @@ from hypercaps.arguments import (
     LabelsArg,
     ModelArg,
     Precision,
+    Resample,
     SceneArg,
     SplitOption,
     Threads,
@@ -30,6 +31,7 @@ from hypercaps.arguments import (
     open_both,
     refuse_together,
     set_threads,
+    with_bands_of,
 )
 from hypercaps.errors import ModelError, StudyError
 from hypercaps.messages import SentenceGroup, console_out, plain, show_warning
@@ -170,6 +172,7 @@ def map_(
     confidence: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as float32 .tif.")
     ] = None,
+    resample: Resample = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -187,7 +190,7 @@ def map_(
     if confidence is not None:
         check_output(confidence, {".tif", ".tiff"}, inputs=input_files(model, scene, out))
     classifier = load_model(model, device=device, precision=precision)
-    cube = open_scene(scene, progress=terminal.download_bar(console))
+    cube = with_bands_of(classifier.model_, open_scene(scene, progress=terminal.download_bar(console)), resample)
     set_threads(threads)
     with terminal.RunProgress(console) as bars:
         found = classifier.map(cube, on_progress=bars.mapping)
@@ -215,6 +218,7 @@ def evaluate(
         Path | None,
         typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
     ] = None,
+    resample: Resample = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -236,9 +240,10 @@ def evaluate(
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, labels, split_file))
     classifier = load_model(model, device=device, precision=precision)
-    cube, truth = open_both(scene, labels)
-    set_threads(threads)
     trained = classifier.model_
+    cube, truth = open_both(scene, labels)
+    cube = with_bands_of(trained, cube, resample)
+    set_threads(threads)
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
     split = evaluation_split(trained, cube, truth, given)
     with terminal.RunProgress(console) as bars:
