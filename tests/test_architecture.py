@@ -15,8 +15,8 @@ SRC = Path(hypercaps.__file__).parent
 
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
-    "errors", "native", "devices", "scene", "tiling", "splits", "metrics", "io", "whitening", "capsules", "models",
-    "patches", "training", "modelfile", "mapping", "classifier", "describe", "plots", "maps", "run", "study",
+    "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
+    "models", "patches", "training", "modelfile", "mapping", "classifier", "describe", "plots", "maps", "run", "study",
     "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {

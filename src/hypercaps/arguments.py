@@ -14,6 +14,7 @@ from hypercaps.errors import LabelsError, OutputError, SplitError
 from hypercaps.messages import console_out, remember_debug
 
 if TYPE_CHECKING:
+    from hypercaps.modelfile import TrainedModel
     from hypercaps.scene import Labels, Scene
 
 SceneArg = Annotated[
@@ -28,6 +29,7 @@ ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.s
 SplitOption = Annotated[
     Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
 ]
+Resample = Annotated[bool, typer.Option("--resample", help="Bring the scene to the model's bands where it has others.")]
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, or as torch names it, say cuda.")
 ]
@@ -95,6 +97,18 @@ def open_both(scene: str, labels: str | None) -> tuple[Scene, Labels]:
     truth = open_labels(scene if labels is None else labels, scene=cube, progress=progress)
     truth.check_fits(cube)
     return cube, truth
+
+
+def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
+    """The scene as the model can use it: resampled if that was asked for, otherwise as it is or refused."""
+    from hypercaps.io.stored import tell
+
+    if resample:
+        return model.resampled(scene)
+    model.check_fits(scene)
+    if model.wavelengths is not None and scene.wavelengths is None:
+        tell(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are taken for those of the model")
+    return scene
 
 
 def input_files(*given: str | Path | None) -> list[Path]:

@@ -158,6 +158,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             preprocessing=preprocessing,
             legend=legend,
             wavelengths=scene.wavelengths,
+            fwhm=scene.fwhm,
             recipe={"name": recipe.name, **training, "seed": seed, "best_epoch": history.best_epoch},
             split=split.describe() | {"labels": labels_digest},
             scene=scene.name,
@@ -255,6 +256,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         model = self._fitted()
         with self._arithmetic(model):
             yield from map_windows(model, scene, windows, only=only, with_scores=with_scores)
+
+    def resampled(self, scene: Scene) -> Scene:
+        """A scene of another sensor with the model's bands, to predict and evaluate on."""
+        _check_kinds(scene)
+        return self._fitted().resampled(scene)
 
     def _arithmetic(self, model: TrainedModel) -> AbstractContextManager[object]:
         """The network where it is to be computed, and the precision to do it in."""

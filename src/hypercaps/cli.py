@@ -23,6 +23,7 @@ from hypercaps.arguments import (
     Memory,
     ModelArg,
     Precision,
+    Resample,
     SceneArg,
     SplitOption,
     Threads,
@@ -33,6 +34,7 @@ from hypercaps.arguments import (
     open_both,
     refuse_together,
     set_threads,
+    with_bands_of,
 )
 from hypercaps.errors import ModelError, StudyError
 from hypercaps.messages import SentenceGroup, console_out, plain, show_warning
@@ -191,6 +193,7 @@ def map_(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a map that was stopped or killed, if there is one.")
     ] = False,
+    resample: Resample = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -224,7 +227,7 @@ def map_(
         check_output(path, {".tif", ".tiff"}, inputs=taken)
         taken += input_files(path)
     classifier = load_model(model, device=device, precision=precision)
-    cube = open_scene(scene, progress=terminal.download_bar(console))
+    cube = with_bands_of(classifier.model_, open_scene(scene, progress=terminal.download_bar(console)), resample)
     set_threads(threads)
     try:
         with terminal.RunProgress(console) as bars:
@@ -257,6 +260,7 @@ def evaluate(
         Path | None,
         typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
     ] = None,
+    resample: Resample = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -278,9 +282,10 @@ def evaluate(
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, labels, split_file))
     classifier = load_model(model, device=device, precision=precision)
-    cube, truth = open_both(scene, labels)
-    set_threads(threads)
     trained = classifier.model_
+    cube, truth = open_both(scene, labels)
+    cube = with_bands_of(trained, cube, resample)
+    set_threads(threads)
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
     split = evaluation_split(trained, cube, truth, given)
     with terminal.RunProgress(console) as bars:

@@ -45,7 +45,11 @@ def describe(what: str) -> dict[str, Any]:
 def _about_model(path: Path) -> dict[str, Any]:
     model = read_model(path)
     waves = model.wavelengths
-    return model.describe() | {"wavelengths_nm": None if waves is None else waves.tolist()}
+    return model.describe() | {
+        "wavelengths_nm": None if waves is None else waves.tolist(),
+        "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
+        "fwhm_nm": None if model.fwhm is None else model.fwhm.tolist(),
+    }
 
 
 def _about_scene(scene: Scene) -> dict[str, Any]:
