@@ -198,6 +198,11 @@ class LegendEntry(NamedTuple):
     name: str
     color: Rgb
 
+    @property
+    def is_named(self) -> bool:
+        """Whether somebody gave it a name."""
+        return self.name != f"class {self.label}"
+
 
 # Twelve colours that stay apart on a map; more classes go on around the colour wheel.
 _PALETTE = (
@@ -314,7 +319,9 @@ class Labels:
                 f"labels {name!r} hold no class: every pixel is 0 (unlabelled); give class numbers from 1 up"
             )
         if groups is not None and (groups.shape != values.shape or ((groups == 0) & (values > 0)).any()):
-            raise LabelsError(f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up")
+            raise LabelsError(
+                f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up"
+            )
         known = Legend(()) if legend is None else legend
         return cls(values, known.only(present), name, groups)
 

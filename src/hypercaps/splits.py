@@ -234,8 +234,9 @@ def split_polygons(
         )
     if single:
         _warn(
-            f"{', '.join(single)} {'has' if len(single) == 1 else 'have'} one polygon only, which trains, so that nobody "
-            "can say how well it is found: outline another one, take a feature of several parts apart, or split at random"
+            f"{', '.join(single)} {'has' if len(single) == 1 else 'have'} one polygon only, which trains, so that "
+            "nobody can say how well it is found: outline another one, take a feature of several parts apart, or split "
+            "at random"
         )
     if val > 0 and without_val:
         _warn(f"{', '.join(without_val)}: two polygons leave none to validate, the best epoch is chosen without them")
@@ -303,7 +304,9 @@ def _take(rng: np.random.Generator, sizes: Indices, among: Indices, wanted: floa
     """Some of the polygons ``among``, 1 to ``most`` of them, that hold about the wanted number of pixels."""
     best: list[int] = []
     for _ in range(_DRAWS):
-        order, taken, total = rng.permutation(among).tolist(), [], 0
+        order: list[int] = rng.permutation(among).tolist()
+        taken: list[int] = []
+        total = 0
         for polygon in order:
             if len(taken) == most or total + 0.5 >= wanted:
                 break
