@@ -42,7 +42,7 @@ HOMES = {
     "dask": {"cluster"},
     "distributed": {"cluster"},
     "lightning_fabric": {"training"},
-    "scipy": {"io", "study"},
+    "scipy": {"splits", "io", "study"},
     "pooch": {"io"},
     "matplotlib": {"plots"},
     "sklearn": {"models", "classifier"},

@@ -15,15 +15,23 @@ from hypercaps.messages import console_out, remember_debug
 
 if TYPE_CHECKING:
     from hypercaps.modelfile import TrainedModel
-    from hypercaps.scene import Labels, Scene
+    from hypercaps.scene import Labels, Legend, Scene
 
 SceneArg = Annotated[
     str,
     typer.Argument(metavar="SCENE", help="A public scene's name, a file, or FILE:KEY for one array of several."),
 ]
 LabelsArg = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="LABELS",
+        help="Files of class numbers, 0 = unlabelled, or of polygons, lines or points (FILE:LAYER for one layer of "
+        "several); several add up. Left out for a public scene.",
+    ),
+]
+ClassField = Annotated[
     str | None,
-    typer.Argument(metavar="LABELS", help="A file of class numbers, 0 = unlabelled; left out for a public scene."),
+    typer.Option("--class-field", metavar="NAME", help="The field of polygons, lines or points that holds the class."),
 ]
 ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.safetensors.")]
 SplitOption = Annotated[
@@ -81,20 +89,22 @@ def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) ->
             raise SplitError(f"{one} and {two} were both given, and {one} leaves nothing to {two}: give one of them")
 
 
-def open_both(scene: str, labels: str | None) -> tuple[Scene, Labels]:
-    """A scene and its labels; a public scene brings its own."""
+def open_both(
+    scene: str, labels: list[str] | None, class_field: str | None = None, *, legend: Legend | None = None
+) -> tuple[Scene, Labels]:
+    """A scene and its labels; a public scene brings its own. A model's legend says which names it knows."""
     from hypercaps import terminal
     from hypercaps.io import catalog
     from hypercaps.io.open import open_labels, open_scene
 
     progress = terminal.download_bar(console_out())
     cube = open_scene(scene, progress=progress)
-    if labels is None and scene not in catalog.names():
+    if not labels and scene not in catalog.names():
         raise LabelsError(
             f"no labels were given for {scene}: name a file of class numbers after it, such as "
             f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
         )
-    truth = open_labels(scene if labels is None else labels, scene=cube, progress=progress)
+    truth = open_labels(labels or scene, scene=cube, class_field=class_field, legend=legend, progress=progress)
     truth.check_fits(cube)
     return cube, truth
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from hypercaps import splits
 from hypercaps.devices import Device
-from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError
+from hypercaps.errors import DataWarning, LabelsError, ModelError, SceneError, SplitError
 from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
@@ -37,6 +38,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     ----------
     train, val : share of each class to train and to validate on; the rest is the test set
     per_class : train on this number of pixels of each class in place of the share ``train``
+    split_by : "random" draws pixels, "polygons" keeps each polygon whole in one of the three sets
     epochs, batch_size : None for the recipe's
     patch : side of the patch around a pixel, odd; None for the method's
     seed : of the split, the initial weights and the order of training
@@ -57,6 +59,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         train: float = 0.2,
         val: float = 0.1,
         per_class: int | None = None,
+        split_by: str = "random",
         epochs: int | None = None,
         batch_size: int | None = None,
         patch: int | None = None,
@@ -70,6 +73,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.train = train
         self.val = val
         self.per_class = per_class
+        self.split_by = split_by
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch = patch
@@ -193,8 +197,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
         seed, patch, val = _whole("seed", self.seed, 0), self._patch(), float(self.val)
-        if self.per_class is not None:
-            n = _whole("per_class", self.per_class, 1)
+        splits.check_kind(self.split_by)
+        n = None if self.per_class is None else _whole("per_class", self.per_class, 1)
+        if self.split_by == "polygons":
+            return splits.split_polygons(labels, float(self.train), val, per_class=n, seed=seed, patch=patch)
+        if n is not None:
             return splits.split_per_class(labels, n, val, seed=seed, patch=patch)
         return splits.split_by_share(labels, float(self.train), val, seed=seed, patch=patch)
 
@@ -222,6 +229,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 f"labels {labels.name!r} hold classes {strange.tolist()} that the model does not know: it knows "
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
+        _compare_names(labels.legend, model.legend)
         with self._arithmetic(model):
             found = map_scene(model, scene, only=wanted, on_progress=on_progress)
         return score(labels.array[wanted], found.classes[wanted], model.legend)
@@ -301,6 +309,24 @@ def _check_kinds(scene: object, labels: object = None) -> None:
         raise LabelsError(f"Labels are expected and {type(labels).__name__} came: use Labels.from_array or open_labels")
 
 
+def _compare_names(ours: Legend, models: Legend) -> None:
+    """Classes are compared by number; where a number has two names, the user should know."""
+    known = {entry.label: entry for entry in models}
+    two = [
+        f"{entry.label} is {entry.name} in the labels and {known[entry.label].name} in the model"
+        for entry in ours
+        if entry.label in known and entry.is_named and known[entry.label].is_named
+        if entry.name != known[entry.label].name
+    ]
+    if two:
+        warnings.warn(
+            f"classes are compared by number, and some have other names: {'; '.join(two)} (open_labels takes the "
+            "model's legend to go by names)",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
 def _whole(name: str, value: Any, least: int) -> int:
     """A parameter as a plain whole number, numpy's included; it may end in a model file."""
     try:
@@ -347,6 +373,7 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
         train=how.get("train", 0.2),
         val=how.get("val", 0.1),
         per_class=how.get("per_class"),
+        split_by="polygons" if how.get("kind") == "polygons" else "random",
         epochs=recipe.get("epochs"),
         batch_size=recipe.get("batch_size"),
         patch=model.patch,

@@ -15,6 +15,7 @@ import typer
 
 from hypercaps import __version__
 from hypercaps.arguments import (
+    ClassField,
     ConfidenceDtype,
     Debug,
     DeviceOption,
@@ -89,6 +90,11 @@ def train(
     per_class: Annotated[
         int | None, typer.Option(metavar="N", help="Train on N pixels of each class in place of a share.")
     ] = None,
+    class_field: ClassField = None,
+    split: Annotated[
+        str,
+        typer.Option(metavar="WAY", help="What is drawn: random (pixels) or polygons (each kept whole in one set)."),
+    ] = "random",
     split_file: SplitOption = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same run.")] = 0,
     epochs: Annotated[
@@ -127,18 +133,21 @@ def train(
     from hypercaps.io.open import open_split
     from hypercaps.io.runfolder import RunFolder
     from hypercaps.run import train_run
+    from hypercaps.splits import check_kind
 
     console = console_out()
     most_memory = memory_bytes(memory)
-    refuse_together(ctx, "split_file", ("train", "val", "per_class"))
+    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split"))
     refuse_together(ctx, "per_class", ("train",))
+    check_kind(split)
     RunFolder(out, force=force).check()
-    cube, truth = open_both(scene, labels)
+    cube, truth = open_both(scene, labels, class_field)
     set_threads(threads)
     classifier = ConvCapsClassifier(
         train=train,
         val=val,
         per_class=per_class,
+        split_by=split,
         epochs=epochs,
         batch_size=batch_size,
         patch=patch,
@@ -148,14 +157,14 @@ def train(
         device=device,
         precision=precision,
     )
-    split = open_split(split_file, truth) if split_file else None
+    given = open_split(split_file, truth) if split_file else None
     with terminal.RunProgress(console) as bars:
         result = train_run(
             classifier,
             cube,
             truth,
             out,
-            split=split,
+            split=given,
             with_map=with_map,
             confidence_dtype=confidence_dtype,
             probabilities=probabilities,
@@ -255,6 +264,7 @@ def evaluate(
     scene: SceneArg,
     labels: LabelsArg = None,
     *,
+    class_field: ClassField = None,
     split_file: SplitOption = None,
     json_file: Annotated[
         Path | None,
@@ -280,10 +290,10 @@ def evaluate(
     console = console_out()
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
-        check_output(json_file, inputs=input_files(model, scene, labels, split_file))
+        check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
-    cube, truth = open_both(scene, labels)
+    cube, truth = open_both(scene, labels, class_field, legend=trained.legend)
     cube = with_bands_of(trained, cube, resample)
     set_threads(threads)
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None

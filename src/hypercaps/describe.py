@@ -9,8 +9,9 @@ from typing import Any
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io import catalog
-from hypercaps.io.open import list_arrays, open_labels, open_scene, sniff, split_spec
+from hypercaps.io.open import list_arrays, open_labels, open_scene, sniff, split_spec, vector_driver
 from hypercaps.io.regrid import crs_name
+from hypercaps.io.vector import describe_vector
 from hypercaps.modelfile import read_model
 from hypercaps.scene import Labels, Scene
 
@@ -26,6 +27,9 @@ def describe(what: str) -> dict[str, Any]:
         raise SceneError(f"{path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
     if is_model:
         return {"kind": "model", "file": str(path)} | _about_model(path)
+    driver = vector_driver(path)
+    if driver is not None:
+        return {"kind": "vector labels", "file": str(path)} | describe_vector(path, driver, key)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said when the scene itself is opened
         arrays = list_arrays(path)

@@ -98,6 +98,7 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
         "n_train": int(split.train.size),
         "n_val": int(split.val.size),
         "n_test": int(split.test.size),
+        "split": split.kind,
         "leakage": split.leakage,
         "parameters": model.parameters,
         "train_seconds": history.seconds,
@@ -144,6 +145,7 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "n_train": int(split.train.size) if split else None,  # None: not known for other labels
         "n_val": int(split.val.size) if split else None,
         "n_test": scores.n_test,
+        "split": split.kind if split else None,
         "leakage": split.leakage if split else None,
         "parameters": model.parameters,
         "method": model.method,

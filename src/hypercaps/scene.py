@@ -198,6 +198,11 @@ class LegendEntry(NamedTuple):
     name: str
     color: Rgb
 
+    @property
+    def is_named(self) -> bool:
+        """Whether somebody gave it a name."""
+        return self.name != f"class {self.label}"
+
 
 # Twelve colours that stay apart on a map; more classes go on around the colour wheel.
 _PALETTE = (
@@ -271,14 +276,25 @@ class Legend:
 
 @dataclass(frozen=True)
 class Labels:
-    """Class numbers on a scene's grid: (rows, columns) int16, 0 = unlabelled, and their legend."""
+    """Class numbers on a scene's grid: (rows, columns) int16, 0 = unlabelled, and their legend.
+
+    ``groups`` says which pixels belong together, such as those of one polygon: a split can keep them together.
+    """
 
     array: npt.NDArray[np.int16]
     legend: Legend
     name: str = "labels"
+    groups: npt.NDArray[np.int32] | None = None  # (rows, columns), 0 = unlabelled; None: nobody said
 
     @classmethod
-    def from_array(cls, array: npt.ArrayLike, legend: Legend | None = None, *, name: str = "labels") -> Labels:
+    def from_array(
+        cls,
+        array: npt.ArrayLike,
+        legend: Legend | None = None,
+        *,
+        name: str = "labels",
+        groups: npt.NDArray[np.int32] | None = None,
+    ) -> Labels:
         """Check an array of whole numbers, 0 = unlabelled; classes come from ``legend`` or are numbered."""
         raw = np.asarray(array)
         if raw.ndim != 2:
@@ -302,8 +318,12 @@ class Labels:
             raise LabelsError(
                 f"labels {name!r} hold no class: every pixel is 0 (unlabelled); give class numbers from 1 up"
             )
+        if groups is not None and (groups.shape != values.shape or ((groups == 0) & (values > 0)).any()):
+            raise LabelsError(
+                f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up"
+            )
         known = Legend(()) if legend is None else legend
-        return cls(values, known.only(present), name)
+        return cls(values, known.only(present), name, groups)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -345,7 +365,8 @@ class Labels:
             DataWarning,
             stacklevel=2,
         )
-        return Labels.from_array(kept, self.legend, name=self.name)
+        groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
+        return Labels.from_array(kept, self.legend, name=self.name, groups=groups)
 
     def digest(self) -> str:
         """A fingerprint, to tell whether two label rasters are the same."""

@@ -1,4 +1,4 @@
-"""open_scene and open_labels: a name of the catalogue or a path, decided by the file's content."""
+"""open_scene, open_labels and open_mask: a name of the catalogue or a path, decided by the file's content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +21,18 @@ from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
 from hypercaps.io.envi import envi_raster, header_of, is_header
+from hypercaps.io.mask import array_mask, raster_mask
 from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
+from hypercaps.io.merge import LabelFile, merge, renumber
 from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
 from hypercaps.io.regrid import labels_on_grid
 from hypercaps.io.stored import StoredRaster, labels_from, scene_from
+from hypercaps.io.vector import vector_labels, vector_mask
+from hypercaps.io.vectorfile import vector_kind
 from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
 from hypercaps.splits import Split
 
-Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "safetensors", "unknown"]
+Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "vector", "safetensors", "unknown"]
 
 _READABLE = "GeoTIFF, ENVI, .mat (any version), .npy and .npz files are read"
 # What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
@@ -52,19 +56,76 @@ def open_scene(name_or_path: str | Path, *, progress: catalog.ProgressMaker | No
 
 
 def open_labels(
-    name_or_path: str | Path, *, scene: Scene | None = None, progress: catalog.ProgressMaker | None = None
+    name_or_path: str | Path | Sequence[str | Path],
+    *,
+    scene: Scene | None = None,
+    class_field: str | None = None,
+    legend: Legend | None = None,
+    progress: catalog.ProgressMaker | None = None,
 ) -> Labels:
-    """Labels by catalogue name, by path, or by PATH:KEY.
+    """Labels by catalogue name, by path, or by PATH:KEY (PATH:LAYER for vectors); several of them add up.
 
-    A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour.
+    A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour; polygons, lines and
+    points are burnt onto it, with the class from ``class_field``. Classes of vectors that have a name only are numbered
+    in alphabetical order, or as a ``legend``, such as a model's, knows them.
     """
-    spec = str(name_or_path)
+    several = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
+    if not several:
+        raise LabelsError("no label file was given: name at least one")
+    files = [_label_file(str(spec), scene, class_field, progress) for spec in several]
+    if class_field is not None and not any(is_vector for _, is_vector in files):
+        raise LabelsError(
+            f"the class field {class_field!r} was given but {several[0]} has no fields: leave it out, or give "
+            "polygons, lines or points"
+        )
+    merged = merge([file for file, _ in files])
+    return merged.labels if legend is None else renumber(merged, legend)
+
+
+def _label_file(
+    spec: str, scene: Scene | None, class_field: str | None, progress: catalog.ProgressMaker | None
+) -> tuple[LabelFile, bool]:
+    """One label file, and whether it is a vector file."""
     if spec in catalog.names():
         entry = catalog.get_scene(spec)
         path, key = entry.get("labels", progress)
-        return _labels_from(path, key, name=spec, legend=entry.legend)
+        labels = _labels_from(path, key, name=spec, legend=entry.legend)
+        return LabelFile(labels, labels.legend), False
     path, key = split_spec(spec, "labels", LabelsError)
-    return _labels_from(path, key, name=path.stem, legend=None, scene=scene)
+    driver = vector_driver(path)
+    if driver is not None:
+        return vector_labels(path, driver, key, scene=scene, class_field=class_field), True
+    labels = _labels_from(path, key, name=path.stem, legend=None, scene=scene)
+    return LabelFile(labels, labels.legend), False
+
+
+def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
+    """(rows, columns) of the scene that lie inside a mask.
+
+    That is any polygon, line or point of a vector file (PATH:LAYER), or a raster on any grid where it is neither 0 nor
+    nodata, or an array of the scene's size.
+    """
+    spec = str(path)
+    if spec in catalog.names():
+        raise LabelsError(f"{spec} is a public scene and no mask: give polygons or a raster")
+    file, key = split_spec(spec, "mask", LabelsError)
+    driver = vector_driver(file)
+    if driver is not None:
+        inside = vector_mask(file, driver, key, scene)
+    else:
+        loaded = _load(file, key, 2, "mask", LabelsError)
+        with _explained(file, LabelsError):
+            is_raster = isinstance(loaded, StoredRaster)
+            inside = raster_mask(loaded, scene) if is_raster else array_mask(loaded, file, scene)
+    if not inside.any():
+        raise LabelsError(f"no pixel of scene {scene.name!r} lies inside the mask {path}: give one of the same place")
+    return inside
+
+
+def vector_driver(path: Path) -> str | None:
+    """GDAL's driver for a vector file; None for other files."""
+    with _explained(path, LabelsError), path.open("rb") as file:
+        return vector_kind(path, file.read(520)) if sniff(path) == "vector" else None
 
 
 def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
@@ -99,6 +160,8 @@ def sniff(path: Path) -> Kind:
         return "numpy"
     if head.startswith(TIFF_MARKS):
         return "tiff"
+    if vector_kind(path, head) is not None:
+        return "vector"
     if is_header(path) or header_of(path) is not None:
         return "envi"
     # A safetensors file: the length of its JSON header, and that header.
@@ -141,6 +204,8 @@ def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
             raster = geotiff_raster(path) if kind == "tiff" else envi_raster(path)
             shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
             return [StoredArray("", shape, lambda: raster)]
+        if kind == "vector":
+            raise error(f"{path} holds polygons, lines or points: they can be labels or a mask, and nothing else")
     raise error(f"{path} is of a kind that is not read here: {_READABLE}")
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import rasterio
 from rasterio.crs import CRS
 from rasterio.enums import Resampling
@@ -12,40 +15,117 @@ from rasterio.warp import reproject
 
 from hypercaps.errors import LabelsError
 from hypercaps.io.stored import StoredRaster, tell
-from hypercaps.scene import Affine, Labels, Scene
+from hypercaps.scene import Affine, Labels, Lookup, Scene
 
 _SAME = 0.01  # pixels: grids that differ by less are one grid, written with other digits
 
 
+class Grid(NamedTuple):
+    """Pixels that lie somewhere."""
+
+    crs: str | None
+    transform: Affine
+    shape: tuple[int, int]
+
+
+def ground(scene: Scene) -> Grid | None:
+    """Where things on the ground meet the scene: its own grid, or its lookup table's; None if it lies nowhere."""
+    if scene.lookup is not None:
+        return Grid(scene.lookup.crs, scene.lookup.transform, scene.lookup.shape)
+    return None if scene.transform is None else Grid(scene.crs, scene.transform, scene.shape[:2])
+
+
 def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels:
-    """``labels`` as they came out of ``raster``, on the scene's grid; untouched where either lies nowhere."""
-    if raster.crs is None or raster.transform is None or scene.crs is None or scene.transform is None:
-        return labels  # check_fits compares the sizes
-    source, target = CRS.from_user_input(raster.crs), CRS.from_user_input(scene.crs)
-    if (
-        source == target
-        and labels.shape == scene.shape[:2]
-        and _same_grid(raster.transform, scene.transform, labels.shape)
-    ):
+    """``labels`` as they came out of ``raster``, on the scene's grid; untouched where neither lies anywhere."""
+    moved = on_scene(labels.array, raster, scene)
+    if moved is labels.array:
         return labels
-    moved = np.zeros(scene.shape[:2], dtype=np.int16)
-    reproject(
-        labels.array,
-        moved,
-        src_crs=source,
-        src_transform=rasterio.Affine(*raster.transform),
-        dst_crs=target,
-        dst_transform=rasterio.Affine(*scene.transform),
-        src_nodata=0,
-        dst_nodata=0,
-        resampling=Resampling.nearest,
-    )
     if not moved.any():
         raise LabelsError(
             f"no labelled pixel of {raster.path} lies in scene {scene.name!r}: give labels of the same place"
         )
     tell(f"labels {labels.name!r} lie on another grid than scene {scene.name!r}: the nearest label of a pixel is taken")
     return Labels.from_array(moved, labels.legend, name=labels.name)
+
+
+def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -> npt.NDArray[np.int16]:
+    """Numbers (rows, columns) that belong to ``raster`` on the scene's pixels, 0 where there are none.
+
+    The very array comes back if it lies there already, or if neither the raster nor the scene lies anywhere.
+    """
+    grid = ground(scene)
+    check_places(raster, grid, scene)
+    if grid is None or grid.crs is None or raster.crs is None or raster.transform is None:
+        return array  # its size is compared with the scene's later
+    source, target = CRS.from_user_input(raster.crs), CRS.from_user_input(grid.crs)
+    shape = (array.shape[0], array.shape[1])
+    if source == target and shape == grid.shape and _same_grid(raster.transform, grid.transform, shape):
+        moved = array
+    else:
+        moved = np.zeros(grid.shape, dtype=np.int16)
+        reproject(
+            array,
+            moved,
+            src_crs=source,
+            src_transform=rasterio.Affine(*raster.transform),
+            dst_crs=target,
+            dst_transform=rasterio.Affine(*grid.transform),
+            src_nodata=0,
+            dst_nodata=0,
+            resampling=Resampling.nearest,
+        )
+    return moved if scene.lookup is None else ground_to_swath(moved, scene.lookup, scene.shape[:2])
+
+
+def check_places(raster: StoredRaster, grid: Grid | None, scene: Scene) -> None:
+    """Refuse a raster with a coordinate system for a scene without one, and the other way round.
+
+    Files that can't carry one (.mat, .npy) don't come here: they are taken pixel on pixel.
+    """
+    placed, scene_placed = raster.crs is not None and raster.transform is not None, grid is not None and grid.crs
+    if placed and not scene_placed:
+        raise LabelsError(_one_sided(raster.path, f"scene {scene.name!r}", str(raster.crs)))
+    if scene_placed and not placed:
+        if scene.lookup is not None and raster.shape[:2] == scene.shape[:2]:
+            return  # drawn in the rows and columns of the sensor, which have no coordinate system
+        raise LabelsError(_one_sided(f"scene {scene.name!r}", raster.path, str(scene_placed)))
+
+
+def _one_sided(with_crs: str | Path, without: str | Path, crs: str) -> str:
+    return (
+        f"{with_crs} lies in {crs_name(crs)[:60]} but {without} has no coordinate system: give it one (a GIS can write "
+        "it into the file), or, if they lie pixel on pixel, take a plain array in place of the raster (.npy or .mat)"
+    )
+
+
+def ground_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int, int]) -> npt.NDArray[np.int16]:
+    """Labels on the lookup's grid (H, W) to the scene's own pixels (rows, columns), each that of most of its ground.
+
+    Ground without a label has no vote; where two labels have the same number of votes, the pixel stays unlabelled.
+    """
+    voting = (array > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
+    pixels = lookup.rows[voting].astype(np.int64) * shape[1] + lookup.cols[voting]
+    votes, counts = np.unique(np.stack([pixels, array[voting].astype(np.int64)]), axis=1, return_counts=True)
+    order = np.lexsort((counts, votes[0]))  # by pixel, the most votes last
+    pixel, label, count = votes[0][order], votes[1][order], counts[order]
+    last = np.append(pixel[1:] != pixel[:-1], True) if pixel.size else np.zeros(0, dtype=bool)
+    tied = np.append(False, (pixel[1:] == pixel[:-1]) & (count[1:] == count[:-1])) if pixel.size else last
+    swath = np.zeros(shape, dtype=np.int16)
+    won = last & ~tied
+    swath.ravel()[pixel[won]] = label[won]
+    return swath
+
+
+def groups_to_swath(
+    groups: npt.NDArray[np.int32], ground_labels: npt.NDArray[np.int16], swath: npt.NDArray[np.int16], lookup: Lookup
+) -> npt.NDArray[np.int32]:
+    """The group of each labelled pixel of ``swath``: that of the first ground pixel that voted for its label."""
+    seen = (ground_labels > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
+    at = lookup.rows[seen].astype(np.int64) * swath.shape[1] + lookup.cols[seen]
+    for_it = ground_labels[seen] == swath.ravel()[at]
+    found = np.zeros(swath.shape, dtype=np.int32)
+    found.ravel()[at[for_it][::-1]] = groups[seen][for_it][::-1]  # the last one written is the first
+    return found
 
 
 def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:
@@ -57,7 +137,7 @@ def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:
     return all(math.hypot(a * col + b * row + c, d * col + e * row + f) < near for col, row in corners)
 
 
-def crs_name(crs: str) -> str:
+def crs_name(crs: Any) -> str:
     """EPSG:32633 for the page of text that means it; a system without a number keeps its text."""
     name: str = CRS.from_user_input(crs).to_string()
     return name

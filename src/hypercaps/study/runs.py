@@ -174,7 +174,8 @@ def _blank(setting: Setting) -> Record:
 
 def _open(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
     if place not in opened:
-        opened[place] = open_scene(place.cube), open_labels(place.labels)
+        scene = open_scene(place.cube)
+        opened[place] = scene, open_labels(place.labels, scene=scene, class_field=place.class_field)
     return opened[place]
 
 
