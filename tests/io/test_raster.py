@@ -110,6 +110,11 @@ def test_windows_equal_the_whole(profile: dict[str, Any], tmp_path: Path) -> Non
     assert scene.read(slice(5, 5)).values.shape == (0, 50, 4)
 
 
+def test_tiles_are_known_and_strips_are_none(tmp_path: Path) -> None:
+    assert open_scene(write(tmp_path / "a.tif", tiled=True, blockxsize=32, blockysize=16)).block == (16, 32)
+    assert open_scene(write(tmp_path / "b.tif", blockysize=8)).block is None
+
+
 def test_cloud_optimized(tmp_path: Path) -> None:
     with rasterio.open(write(tmp_path / "a.tif", crs="EPSG:32633", transform=GRID)) as source:
         rasterio.shutil.copy(source, tmp_path / "cog.tif", driver="COG", blocksize=128)

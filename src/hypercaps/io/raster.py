@@ -78,12 +78,19 @@ def geotiff_raster(path: Path) -> StoredRaster:
             transform=None if dataset.transform.is_identity else _coefficients(dataset.transform),
             names=_category_names(path) if one else {},
             colors=_color_table(dataset) if one else {},
+            block=_tile(dataset, indexes[0]),
         )
 
 
 def _coefficients(transform: Any) -> Affine:
     a, b, c, d, e, f = tuple(transform)[:6]
     return a, b, c, d, e, f
+
+
+def _tile(dataset: Any, index: int) -> tuple[int, int] | None:
+    """Rows and columns of a tile; None for strips, which are as wide as the raster."""
+    rows, cols = dataset.block_shapes[index - 1]
+    return None if cols == dataset.width else (rows, cols)
 
 
 def _number_type(path: Path, names: set[str]) -> np.dtype[Any]:

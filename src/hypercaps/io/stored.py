@@ -65,6 +65,7 @@ class StoredRaster:
     transform: Affine | None = None
     names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
     colors: Mapping[int, Rgb] = field(default_factory=dict)
+    block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: rows
 
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
@@ -101,6 +102,7 @@ def scene_from(raster: StoredRaster) -> Scene:
         fwhm=None if raster.fwhm is None else raster.fwhm[bands],
         crs=raster.crs,
         transform=raster.transform,
+        block=raster.block,
     )
 
 
