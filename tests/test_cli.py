@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 import time
 from pathlib import Path
 
@@ -518,3 +519,24 @@ def test_python_and_command_line_agree(run: tuple[Path, Path, Path, Result]) -> 
     np.testing.assert_array_equal(
         load_model(out / "model.safetensors").predict(open_scene(cube)), fitted.predict(open_scene(cube))
     )
+
+
+def test_a_mask_restricts_the_map(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, _, out, _ = run
+    inside = np.zeros((36, 36), dtype=np.uint8)
+    inside[4:20, 10:30] = 1
+    np.save(tmp_path / "mask.npy", inside)
+    done = hypercaps(
+        "map", out / "model.safetensors", cube, "--out", tmp_path / "m.tif", "--mask", tmp_path / "mask.npy"
+    )
+    assert done.exit_code == 0, done.output
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        with rasterio.open(tmp_path / "m.tif") as part, rasterio.open(out / "map.tif") as whole:
+            np.testing.assert_array_equal(part.read(1), np.where(inside, whole.read(1), 0))
+    np.save(tmp_path / "empty.npy", 0 * inside)
+    target = tmp_path / "n.tif"
+    refused(
+        hypercaps("map", out / "model.safetensors", cube, "--out", target, "--mask", tmp_path / "empty.npy"),
+        "inside the mask", nothing_at=target,
+    )  # fmt: skip

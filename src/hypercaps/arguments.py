@@ -50,6 +50,10 @@ Memory = Annotated[
 ConfidenceDtype = Annotated[
     str, typer.Option(metavar="TYPE", help="Of the confidence raster: float32, or uint8 in steps of 0.004.")
 ]
+Mask = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Map only what lies inside polygons, or where a raster is not 0."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Debug = Annotated[
     bool,

@@ -21,6 +21,7 @@ from hypercaps.arguments import (
     DeviceOption,
     Json,
     LabelsArg,
+    Mask,
     Memory,
     ModelArg,
     Precision,
@@ -115,6 +116,7 @@ def train(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
     ] = False,
+    mask: Mask = None,
     memory: Memory = "1GB",
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
     threads: Threads = None,
@@ -130,7 +132,7 @@ def train(
     """
     from hypercaps import terminal
     from hypercaps.classifier import ConvCapsClassifier
-    from hypercaps.io.open import open_split
+    from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.runfolder import RunFolder
     from hypercaps.run import train_run
     from hypercaps.splits import check_kind
@@ -166,6 +168,7 @@ def train(
             out,
             split=given,
             with_map=with_map,
+            only=open_mask(mask, cube) if mask else None,
             confidence_dtype=confidence_dtype,
             probabilities=probabilities,
             memory=most_memory,
@@ -198,6 +201,7 @@ def map_(
     probabilities: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
     ] = None,
+    mask: Mask = None,
     memory: Memory = "1GB",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a map that was stopped or killed, if there is one.")
@@ -215,7 +219,7 @@ def map_(
     """
     from hypercaps import terminal
     from hypercaps.classifier import load_model
-    from hypercaps.io.open import open_scene
+    from hypercaps.io.open import open_mask, open_scene
     from hypercaps.io.write import check_output, file_sha256
     from hypercaps.maps import MapFiles, make_map
 
@@ -229,7 +233,7 @@ def map_(
         picture=out if picture else None,
         confidence_dtype=confidence_dtype,
     )
-    taken = input_files(model, scene)
+    taken = input_files(model, scene, mask)
     check_output(out, {".tif", ".tiff", ".png"}, inputs=taken)
     for path in filter(None, (confidence, probabilities)):
         taken += input_files(out)
@@ -245,6 +249,7 @@ def map_(
                 cube,
                 files,
                 model_sha256=file_sha256(model),
+                only=open_mask(mask, cube) if mask else None,
                 memory=most_memory,
                 resume=resume,
                 on_progress=bars.mapping,

@@ -16,7 +16,7 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import DataWarning, SplitError
 from hypercaps.io.runfolder import RunFolder
 from hypercaps.io.write import file_sha256, write_bytes, write_csv, write_json, write_npz
-from hypercaps.mapping import OnProgress
+from hypercaps.mapping import Mask, OnProgress
 from hypercaps.maps import MEMORY, MapFiles, make_map
 from hypercaps.metrics import Scores
 from hypercaps.modelfile import TrainedModel
@@ -45,6 +45,7 @@ def train_run(
     *,
     split: Split | None = None,
     with_map: bool = True,
+    only: Mask | None = None,
     confidence_dtype: str = "float32",
     probabilities: bool = False,
     memory: int = MEMORY,
@@ -52,7 +53,7 @@ def train_run(
     on_training: Callable[[Progress], None] | None = None,
     on_mapping: OnProgress | None = None,
 ) -> RunResult:
-    """Fit, score the test set, map the scene and write all of it into ``out``, or nothing at all.
+    """Fit, score the test set, map the scene, or ``only`` part of it, and write it all into ``out``, or nothing.
 
     Ctrl-C while mapping gives up the map only: what was trained is worth keeping.
     """
@@ -80,6 +81,7 @@ def train_run(
                     scene,
                     files,
                     model_sha256=file_sha256(staging / "model.safetensors"),
+                    only=only,
                     memory=memory,
                     truth=labels,
                     on_progress=on_mapping,
