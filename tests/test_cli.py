@@ -10,8 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import warnings
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What memory `hypercaps map` takes on scenes ten times as large: `python benchmarks/memory.py [--memory 500MB]`.
+"""What memory `hypercaps map` takes on scenes ten times as large: `python benchmarks/map_memory.py [--memory 500MB]`.
 
 A scene of random numbers is written for each way of storing it, mapped by the command line in a process of its own,
 and taken away again. Needs disk space of ten times the memory, and a few minutes each.
