@@ -80,7 +80,9 @@ def test_groups_of_all_files_stay_apart() -> None:
 
 
 def test_names_go_by_the_legend_of_a_model() -> None:
-    model = Legend((LegendEntry(1, "soil", (1, 1, 1)), LegendEntry(2, "tree", (2, 2, 2)), LegendEntry(4, "water", (3, 3, 3))))
+    model = Legend(
+        (LegendEntry(1, "soil", (1, 1, 1)), LegendEntry(2, "tree", (2, 2, 2)), LegendEntry(4, "water", (3, 3, 3)))
+    )
     file = lettered([1, 2, 3, 3], "meadow", "soil", "water")
     labels = renumber(file, model)
     assert labels.array.tolist() == [[5, 1, 4, 4]]  # a class that the model does not know keeps apart
@@ -94,7 +96,9 @@ def test_names_go_by_the_legend_of_a_model() -> None:
 def test_files_of_all_kinds_add_up(tmp_path: Path) -> None:
     scene = scene_on()
     polygons = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS})
-    points = write(tmp_path / "b.geojson", [shapely.Point(50.5, 3.5), shapely.Point(2.5, 2.5)], {"kind": ["moss", "tree"]})
+    points = write(
+        tmp_path / "b.geojson", [shapely.Point(50.5, 3.5), shapely.Point(2.5, 2.5)], {"kind": ["moss", "tree"]}
+    )
     raster = np.zeros((40, 60), np.uint8)
     raster[35:, 50:] = 3
     grid = rasterio.Affine(*GRID)
