@@ -365,8 +365,20 @@ def test_labels_on_the_same_grid_are_left_alone_and_distant_ones_refused(tmp_pat
     path = write(tmp_path / "far.tif", GT, "uint8", crs="EPSG:32633", transform=far)
     with pytest.raises(LabelsError, match="lies in scene"):
         open_labels(path, scene=scene)
-    nowhere = write(tmp_path / "nowhere.tif", GT, "uint8")
-    np.testing.assert_array_equal(open_labels(nowhere, scene=scene).array, GT)
+
+
+def test_a_coordinate_system_on_one_side_only(tmp_path: Path) -> None:
+    somewhere = open_scene(write(tmp_path / "a.tif", np.ones((6, 5, 3)), crs="EPSG:32633", transform=GRID))
+    nowhere = open_scene(write(tmp_path / "b.tif", np.ones((6, 5, 3))))
+    labels = write(tmp_path / "gt.tif", GT, "uint8")
+    placed = write(tmp_path / "placed.tif", GT, "uint8", crs="EPSG:32633", transform=GRID)
+    with pytest.raises(LabelsError, match=r"scene 'a' lies in EPSG:32633 but .*gt.tif has no coordinate system"):
+        open_labels(labels, scene=somewhere)
+    with pytest.raises(LabelsError, match=r"placed.tif lies in EPSG:32633 but scene 'b' has no coordinate system"):
+        open_labels(placed, scene=nowhere)
+    np.testing.assert_array_equal(open_labels(labels, scene=nowhere).array, GT)
+    np.save(tmp_path / "gt.npy", GT)  # a file that can't carry one is taken pixel on pixel
+    np.testing.assert_array_equal(open_labels(tmp_path / "gt.npy", scene=somewhere).array, GT)
 
 
 # Refused

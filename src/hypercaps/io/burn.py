@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import rasterio
+from rasterio._err import CPLE_BaseError
 from rasterio.crs import CRS
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.features import rasterize
@@ -32,6 +33,7 @@ Groups32 = npt.NDArray[np.int32]
 _TILE = 1024  # pixels: what is burnt at once, so that memory does not grow with the scene
 _MARGIN = 4  # pixels around the grid that geometries are cut at
 _EDGE = 32  # points along each side of the grid that its outline is followed by in another coordinate system
+_FARTHEST = 1e30  # in any unit; larger numbers overflow when they are multiplied
 _POLYGON = 3  # shapely's type of it; points are 0, lines 1 and rings 2
 
 
@@ -93,10 +95,11 @@ def _place(geometries: Geometries, crs: str | None, grid: Grid, where: str) -> P
 
     with_geometry = ~(shapely.is_missing(geometries) | shapely.is_empty(geometries))
     coordinates, of = shapely.get_coordinates(geometries, return_index=True)
-    bad = ~np.isfinite(coordinates).all(axis=1)
+    bad = ~(np.abs(coordinates) < _FARTHEST).all(axis=1)  # NaN is not less
     if bad.any():
         raise LabelsError(
-            f"feature {of[bad][0] + 1} of {where} has coordinates that are not finite numbers: mend it or take it out"
+            f"feature {of[bad][0] + 1} of {where} has coordinates that are no numbers of this world: mend it or take "
+            "it out"
         )
     shapes, feature = _simple(geometries[with_geometry], np.flatnonzero(with_geometry))
     shapes, feature, mended = _mend(shapes, feature)
@@ -182,7 +185,10 @@ def _to_crs(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     if x.size == 0 or source is None or target is None:
         return x, y
-    there = transform_points(CRS.from_user_input(source), CRS.from_user_input(target), x, y)
+    try:
+        there = transform_points(CRS.from_user_input(source), CRS.from_user_input(target), x, y)
+    except CPLE_BaseError:  # a point that is on no map of the other system
+        return np.full_like(x, np.nan), np.full_like(y, np.nan)
     return np.asarray(there[0]), np.asarray(there[1])
 
 

@@ -128,6 +128,12 @@ def make_classes(
     values = sorted(set(texts) - {""})
     if not values:
         raise LabelsError(f"the field {fields.field!r} of {where} is empty: every feature without a class")
+    for value in values:
+        if not value.isprintable():
+            raise LabelsError(
+                f"the field {fields.field!r} of {where} holds {value[:40]!r}, which is no name of a class: the file is "
+                "damaged, or its text is in an encoding that it does not say"
+            )
     numeric = all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in values)
     if numeric and min(map(int, values)) < 0:
         raise LabelsError(

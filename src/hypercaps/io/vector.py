@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rasterio.crs import CRS
+from rasterio.errors import CRSError
 
 from hypercaps.errors import LabelsError
 from hypercaps.io.burn import Burnt, Placed, burn, outline, place
@@ -67,6 +69,12 @@ def vector_mask(path: Path, driver: str, layer_name: str | None, scene: Scene) -
 def common_ground(layer: VectorLayer, scene: Scene) -> Grid:
     """The grid to burn a layer onto; refused where only one of the two has a coordinate system."""
     grid = ground(scene)
+    try:
+        CRS.from_user_input(layer.crs or "EPSG:4326")
+    except CRSError:
+        raise LabelsError(
+            f"{layer.path} has a coordinate system that can't be understood: write it anew in a GIS"
+        ) from None
     if grid is None or (grid.crs is None and layer.crs is not None):
         raise LabelsError(
             f"{layer.path} lies in {_named(layer.crs)} but scene {scene.name!r} has no coordinate system: give the "

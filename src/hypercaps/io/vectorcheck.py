@@ -1,7 +1,8 @@
 """Whether a vector file is whole, before GDAL sees it.
 
-GDAL reads what is left of a damaged vector file and says little of the rest. What each format says of itself is
-therefore compared here with what is there. Nobody can see a flipped bit in a coordinate or in a name.
+GDAL reads what is left of a damaged vector file and says little of the rest. What each format says of itself, such as
+how many features it has and which box each lies in, is therefore compared with what is there. None has a checksum:
+nobody can see a flipped bit in a name, in GeoJSON's numbers, or in a corner that does not change its feature's box.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import LabelsError
+
+Boxes = npt.NDArray[np.float64]
 
 MOST_JSON = 1 << 26  # bytes: JSON is read in one piece, and takes several times its length in memory
 
@@ -34,6 +38,7 @@ class Content(NamedTuple):
 
     rows: int
     geometries: int  # rows that have one
+    boxes: Boxes | None = None  # (rows, 4): west, south, east, north as the file says; NaN where it does not
 
 
 @contextmanager
@@ -69,7 +74,7 @@ def geopackage_layers(path: Path) -> list[str]:
     return [name for (name,) in layers if name in tables]  # a view could compute anything
 
 
-def check_geopackage_layer(path: Path, layer: str) -> Content:
+def check_geopackage_layer(path: Path, layer: str, large: int) -> Content:
     """Look through the pages of a layer's table, and count its rows: the number GDAL goes by is a note of its own."""
     with geopackage(path) as database:
         found = database.execute(f"PRAGMA quick_check({_name(layer)})").fetchall()
@@ -81,7 +86,20 @@ def check_geopackage_layer(path: Path, layer: str) -> Content:
         if len(columns) != 1:
             raise ValueError("no column of geometries")
         counted = f"SELECT count(*), count({_name(columns[0][0])}) FROM {_name(layer)}"
-        return Content(*database.execute(counted).fetchone())
+        rows, geometries = database.execute(counted).fetchone()
+        if path.stat().st_size > large:
+            return Content(rows, geometries)
+        heads = f"SELECT substr({_name(columns[0][0])}, 1, 40) FROM {_name(layer)} ORDER BY rowid"
+        return Content(rows, geometries, np.array([_box(head) for (head,) in database.execute(heads)]).reshape(-1, 4))
+
+
+def _box(head: bytes | None) -> tuple[float, float, float, float]:
+    """The box that a geometry of a GeoPackage begins with, if it has one."""
+    nan = float("nan")
+    if not isinstance(head, bytes) or len(head) < 40 or not head[3] >> 1 & 7:
+        return nan, nan, nan, nan
+    west, east, south, north = struct.unpack_from("<4d" if head[3] & 1 else ">4d", head, 8)
+    return west, south, east, north
 
 
 def _name(identifier: str) -> str:
@@ -135,8 +153,35 @@ def check_shapefile(path: Path) -> Content:
     many = np.flatnonzero(np.isin(kind, (3, 5, 13, 15, 23, 25)) & (length >= 44))  # lines and polygons
     points = shp[offset[many, None] + 48 + np.arange(4)].copy().view("<i4")[:, 0]
     has_points[many[points == 0]] = False
+    boxes = np.full((offset.size, 4), np.nan)
+    boxes[many] = shp[offset[many, None] + 12 + np.arange(32)].copy().view("<f8")
+    boxes[~has_points] = np.nan
     kept = _kept_rows(dbf, offset.size)
-    return Content(int(kept.sum()), int((has_points & kept).sum()))
+    return Content(int(kept.sum()), int((has_points & kept).sum()), boxes[kept])
+
+
+def flatgeobuf_boxes(path: Path, features: int) -> Boxes | None:
+    """The boxes of the features in the index of a FlatGeobuf file; None if it has none.
+
+    The index is a tree of nodes of 40 bytes (a box, and where it leads to), 16 to a parent, the features' own last.
+    """
+    file = _bytes(path)
+    level = -(-features // 16)
+    nodes = features + level
+    while level > 1:
+        level = -(-level // 16)
+        nodes += level
+    start = 12 + _whole(file, 8, "<u4") + 40 * nodes  # where the features begin
+    if features < 1 or start > file.size:
+        return None
+    leaves = file[start - 40 * features : start].tobytes()
+    boxes = np.frombuffer(leaves, dtype="<f8").reshape(-1, 5)[:, :4].copy()
+    offset = start + np.frombuffer(leaves, dtype="<u8").reshape(-1, 5)[:, 4].astype(np.int64)
+    if offset[0] != start or (np.diff(offset) < 4).any() or offset[-1] + 4 > file.size:
+        return None
+    lengths = file[offset[:, None] + np.arange(4)].copy().view("<u4")[:, 0].astype(np.int64)
+    ends = np.append(offset[1:], file.size)
+    return boxes if (offset + 4 + lengths == ends).all() else None
 
 
 def _kept_rows(dbf: npt.NDArray[np.uint8], shapes: int) -> npt.NDArray[np.bool_]:

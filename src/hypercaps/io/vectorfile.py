@@ -30,6 +30,7 @@ VECTOR_KINDS = {  # by the first bytes: the name of GDAL's driver
     b"\x00\x00\x27\x0a": "ESRI Shapefile",
     b"fgb\x03fgb": "FlatGeobuf",
 }
+_ENDINGS = {"GPKG": ".gpkg", "ESRI Shapefile": ".shp", "FlatGeobuf": ".fgb"}
 LARGE = 1 << 26  # bytes; larger files are read around the scene only, by an index that must then be trusted
 _LEAST = 8  # bytes that a feature takes at least: a file that claims more of them lies
 # What GDAL says when it has lost something on the way.
@@ -95,18 +96,19 @@ def open_layer(path: Path, driver: str, layer: str | None) -> VectorLayer:
     with explained(path):
         about = pyogrio.read_info(source, **_options(driver, name), force_feature_count=True)
         if about["driver"] != driver:
-            raise LabelsError(
-                f"{path} is of the kind {driver} but its name made GDAL take it for {about['driver']}: give it the "
-                "usual ending"
-            )
+            raise LabelsError(f"{path} is of the kind {driver} but GDAL takes it for {about['driver']}: save it anew")
         if about["features"] > path.stat().st_size // _LEAST + (0 if isinstance(source, Path) else 1):
             raise ValueError(f"{about['features']} features")
+        if driver == "FlatGeobuf":
+            count = int(about["features"])
+            boxes = vectorcheck.flatgeobuf_boxes(path, count)  # only features that lie somewhere have an index
+            content = None if boxes is None else Content(count, count, boxes)
     return VectorLayer(
         path,
         driver,
         name,
         str(about["geometry_type"]),
-        about["crs"],
+        about["crs"] or None,
         dict(zip(about["fields"].tolist(), about["dtypes"].tolist(), strict=True)),
         int(about["features"]),
         source,
@@ -121,7 +123,7 @@ def read_features(
     import pyogrio
     import shapely
 
-    with explained(layer.path):
+    with explained(layer.path), np.errstate(all="ignore"):  # numbers that are none are refused when they are placed
         _, _, wkb, columns = pyogrio.raw.read(
             layer.source,
             **_options(layer.driver, layer.name),
@@ -139,15 +141,14 @@ def read_features(
             there = int((~shapely.is_missing(shapes)).sum())
             if there != layer.content.geometries:
                 raise ValueError(f"{there} of {layer.content.geometries} geometries")
+            if layer.content.boxes is not None and not _agree(layer.content.boxes, shapely.bounds(shapes)):
+                raise ValueError("features outside of their boxes")
     order = [name for name in layer.fields if name in fields]  # pyogrio gives them in the file's order
     return Features(shapes, dict(zip(order, columns, strict=True)))
 
 
 def _checked(path: Path, driver: str, layer: str) -> tuple[Path | bytes, Content | None]:
     """What pyogrio may be given, and what must be in it."""
-    from pyogrio.util import vsi_path
-
-    whole = path.absolute()
     with explained(path):
         if driver == "GeoJSON":
             if path.stat().st_size > vectorcheck.MOST_JSON:
@@ -157,16 +158,34 @@ def _checked(path: Path, driver: str, layer: str) -> tuple[Path | bytes, Content
                 )
             content = path.read_bytes()
             return content, vectorcheck.check_geojson(path, content)
-        # pyogrio takes some names for addresses, and reads another file than the one that was named.
-        if vsi_path(whole) != str(whole) or str(whole).startswith("/vsi"):
-            raise LabelsError(f"{path} has a name that GDAL takes for an address: rename it, without '!' and ';'")
         if driver == "GPKG":
-            return whole, vectorcheck.check_geopackage_layer(path, layer)
+            return _source(path, driver), vectorcheck.check_geopackage_layer(path, layer, LARGE)
         if driver == "ESRI Shapefile":
-            if path.suffix.lower() != ".shp":
+            if path.suffix.lower() != _ENDINGS[driver]:
                 raise LabelsError(f"{path} is a part of a shapefile: name its .shp")
-            return whole, vectorcheck.check_shapefile(path)
-        return whole, None  # FlatGeobuf says how many features it has, and GDAL verifies each
+            return _source(path, driver), vectorcheck.check_shapefile(path)
+        # FlatGeobuf says how many features it has in a place that only GDAL knows.
+        return _source(path, driver), None
+
+
+def _source(path: Path, driver: str) -> Path | bytes:
+    """The path, or the content of a file by whose name GDAL would do something else."""
+    from pyogrio.util import vsi_path
+
+    whole = path.absolute()
+    # pyogrio takes some names for addresses, with ! or ; in them, and reads another file than the one that was named.
+    is_plain = vsi_path(whole) == str(whole) and not str(whole).startswith("/vsi")
+    if is_plain and path.suffix.lower() == _ENDINGS[driver]:
+        return whole
+    if driver == "ESRI Shapefile" or path.stat().st_size > LARGE:
+        raise LabelsError(f"{path} has an unusual name: call it labels{_ENDINGS[driver]}, say, without '!' and ';'")
+    return path.read_bytes()
+
+
+def _agree(boxes: npt.NDArray[np.float64], bounds: npt.NDArray[np.float64]) -> bool:
+    """Whether features lie where their file says, but for the last digits; empty ones lie nowhere."""
+    known = ~(np.isnan(boxes).any(axis=1) | np.isnan(bounds).any(axis=1))
+    return bool(np.allclose(boxes[known], bounds[known], rtol=1e-9, atol=1e-9))
 
 
 def _options(driver: str, layer: str) -> dict[str, Any]:
@@ -197,4 +216,5 @@ def explained(path: Path) -> Iterator[None]:
     for text in dict.fromkeys(str(one.message) for one in said):
         if any(sign in text for sign in _LOST):
             raise LabelsError(f"{path} is damaged or was written wrongly ({text.rstrip('.')}): mend it or get it again")
-        tell(f"{path.name}: {text}")
+        if "non conformant file extension" not in text:  # content decides
+            tell(f"{path.name}: {text}")
