@@ -15,6 +15,7 @@ import typer
 
 from hypercaps import __version__
 from hypercaps.arguments import (
+    AllowRemote,
     Debug,
     DeviceOption,
     Json,
@@ -24,6 +25,7 @@ from hypercaps.arguments import (
     SceneArg,
     SplitOption,
     Threads,
+    Wavelengths,
     command_line,
     input_files,
     listed,
@@ -101,6 +103,8 @@ def train(
     ] = None,
     with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -121,7 +125,7 @@ def train(
     refuse_together(ctx, "split_file", ("train", "val", "per_class"))
     refuse_together(ctx, "per_class", ("train",))
     RunFolder(out, force=force).check()
-    cube, truth = open_both(scene, labels)
+    cube, truth = open_both(scene, labels, wavelengths=wavelengths, allow_remote=allow_remote)
     set_threads(threads)
     classifier = ConvCapsClassifier(
         train=train,
@@ -170,6 +174,8 @@ def map_(
     confidence: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as float32 .tif.")
     ] = None,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -187,7 +193,8 @@ def map_(
     if confidence is not None:
         check_output(confidence, {".tif", ".tiff"}, inputs=input_files(model, scene, out))
     classifier = load_model(model, device=device, precision=precision)
-    cube = open_scene(scene, progress=terminal.download_bar(console))
+    progress = terminal.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     set_threads(threads)
     with terminal.RunProgress(console) as bars:
         found = classifier.map(cube, on_progress=bars.mapping)
@@ -215,6 +222,8 @@ def evaluate(
         Path | None,
         typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
     ] = None,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -236,7 +245,7 @@ def evaluate(
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, labels, split_file))
     classifier = load_model(model, device=device, precision=precision)
-    cube, truth = open_both(scene, labels)
+    cube, truth = open_both(scene, labels, wavelengths=wavelengths, allow_remote=allow_remote)
     set_threads(threads)
     trained = classifier.model_
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
@@ -286,7 +295,11 @@ def download(
 
 @app.command(epilog="Example:  hypercaps info runs/first/model.safetensors")
 def info(
-    what: Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A scene, labels, a model, or a scene's name.")],
+    what: Annotated[
+        str, typer.Argument(metavar="FILE_OR_NAME", help="A scene, labels, a model, tiles, or a scene's name.")
+    ],
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -294,7 +307,7 @@ def info(
     from hypercaps import terminal
     from hypercaps.describe import describe
 
-    about = describe(what)
+    about = describe(what, wavelengths=wavelengths, allow_remote=allow_remote)
     if as_json:
         typer.echo(json.dumps(about, indent=2))
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,36 @@ from rasterio.windows import Window as RasterWindow
 from hypercaps.errors import SceneError
 from hypercaps.io.bandtags import BandTags
 from hypercaps.io.stored import Bands, StoredRaster, Taken, ranges, tell
-from hypercaps.io.tiffcheck import check_tiff
+from hypercaps.io.tiffcheck import Blocks, check_tiff
 from hypercaps.io.xmlsafe import read_xml
 from hypercaps.scene import Affine, Rgb
 
 TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
 
 
+# Of an address nothing but the one file is asked for: no list of what lies beside it, no password kept on this machine.
+_REMOTE = {
+    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
+    "GDAL_HTTP_NETRC": "NO",
+    "GDAL_HTTP_CONNECTTIMEOUT": "15",
+    "GDAL_HTTP_TIMEOUT": "60",
+    "GDAL_HTTP_MAX_RETRY": "2",
+}
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    with warnings.catch_warnings():
+def _opened(source: Path | str) -> Iterator[Any]:
+    """The dataset of a file, or of an http address, which is a text."""
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # scenes need not lie anywhere
-        # An absolute path is never taken for an address or for one of GDAL's own schemes.
+        if isinstance(source, Path):
+            name = str(source.absolute())  # never taken for an address or for one of GDAL's own schemes
+        else:
+            name = f"/vsicurl/{source}"
+            stack.enter_context(rasterio.Env(CPL_VSIL_CURL_ALLOWED_FILENAME=name, **_REMOTE))
         try:
-            with rasterio.open(path.absolute(), driver="GTiff") as dataset:
-                yield dataset
+            yield stack.enter_context(rasterio.open(name, driver="GTiff"))
         except Exception as cause:
             # rasterio lets some of GDAL's errors through as they are, of classes that it does not export.
             if type(cause).__module__.partition(".")[0] != "rasterio" or isinstance(cause, OSError):
@@ -43,11 +58,15 @@ def _opened(path: Path) -> Iterator[Any]:
             raise OSError(str(cause)) from cause
 
 
-def geotiff_raster(path: Path) -> StoredRaster:
-    """The raster of a GeoTIFF: bands with what their tags say; an alpha band is a mask and no band."""
-    blocks = check_tiff(path)
-    _check_sidecars(path)
-    with _opened(path) as dataset:
+def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
+    """The raster of a GeoTIFF: bands with what their tags say; an alpha band is a mask and no band.
+
+    With an ``address`` it is read from there, and nothing that may lie beside it.
+    """
+    blocks = None if address else check_tiff(path)
+    if address is None:
+        _check_sidecars(path)
+    with _opened(address or path) as dataset:
         alpha = [i for i in dataset.indexes if dataset.colorinterp[i - 1] == ColorInterp.alpha]
         indexes = [i for i in dataset.indexes if i not in alpha]
         if not indexes:
@@ -56,12 +75,10 @@ def geotiff_raster(path: Path) -> StoredRaster:
             tell(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
         dtype = _number_type(path, {dataset.dtypes[i - 1] for i in indexes})
         nodata = tuple(dataset.nodatavals[i - 1] for i in indexes)
-        if blocks.missing and None in nodata and MaskFlags.per_dataset not in dataset.mask_flag_enums[0]:
-            # They would read as zeros, and zero is data here.
-            raise SceneError(
-                f"{path} was never written to its end: {blocks.missing:,} of its {blocks.expected:,} blocks are "
-                "missing; get or make it again"
-            )
+        if None in nodata and MaskFlags.per_dataset not in dataset.mask_flag_enums[0]:
+            _check_written(path, dataset, blocks)
+        if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
+            raise SceneError(f"{path} names another file as its overviews, which is not opened here: take that out")
         tags = BandTags(path, dataset, indexes)
         info = tags.wavelengths()
         scale = np.array([dataset.scales[i - 1] for i in indexes], dtype=np.float64)
@@ -73,7 +90,7 @@ def geotiff_raster(path: Path) -> StoredRaster:
             path,
             (dataset.height, dataset.width, len(indexes)),
             dtype,
-            _taker(path, indexes),
+            _taker(address or path, indexes),
             wavelengths=None if info is None else info.wavelengths,
             fwhm=None if info is None else info.fwhm,
             good=tags.good(),
@@ -82,7 +99,7 @@ def geotiff_raster(path: Path) -> StoredRaster:
             offset=None if (offset == 0).all() else offset,
             crs=dataset.crs.to_wkt() if dataset.crs else None,
             transform=None if dataset.transform.is_identity else _coefficients(dataset.transform),
-            names=_category_names(path) if one else {},
+            names=_category_names(path) if one and address is None else {},
             colors=_color_table(dataset) if one else {},
             block=_tile(dataset, indexes[0]),
         )
@@ -105,11 +122,11 @@ def _number_type(path: Path, names: set[str]) -> np.dtype[Any]:
     return np.result_type(*(np.dtype(name) for name in names))
 
 
-def _taker(path: Path, indexes: list[int]) -> Callable[[slice, slice, Bands], Taken]:
+def _taker(source: Path | str, indexes: list[int]) -> Callable[[slice, slice, Bands], Taken]:
     def take(rows: slice, cols: slice, bands: Bands) -> Taken:
         wanted = [indexes[band] for band in bands]
         window = RasterWindow.from_slices(rows, cols)
-        with _opened(path) as dataset:
+        with _opened(source) as dataset:
             stored = np.moveaxis(dataset.read(wanted, window=window), 0, -1)  # (h, w, bands)
             flags = [dataset.mask_flag_enums[i - 1] for i in wanted]
             if all(MaskFlags.all_valid in flag or MaskFlags.nodata in flag for flag in flags):
@@ -123,12 +140,23 @@ def _taker(path: Path, indexes: list[int]) -> Callable[[slice, slice, Bands], Ta
 
 def _check_sidecars(path: Path) -> None:
     """GDAL opens masks and overviews beside a file with any driver: only TIFFs may be there."""
-    for suffix in (".msk", ".ovr"):
+    for suffix in (".msk", ".ovr", ".MSK", ".OVR"):
         beside = path.with_name(path.name + suffix)
         if beside.is_file():
             with beside.open("rb") as file:
                 if not file.read(4).startswith(TIFF_MARKS):
                     raise SceneError(f"{beside} is not a TIFF, as a mask or overview must be: take it away")
+
+
+def _check_written(path: Path, dataset: Any, blocks: Blocks | None) -> None:
+    """A block that was never written reads as zeros; where zero is data, a killed writer's file would pass."""
+    if blocks is None:  # from afar the last one must do: it is written last
+        height, width = dataset.block_shapes[-1]
+        last = f"BLOCK_OFFSET_{(dataset.width - 1) // width}_{(dataset.height - 1) // height}"
+        blocks = Blocks(1, int(dataset.get_tag_item(last, "TIFF", bidx=dataset.count) is None))
+    if blocks.missing:
+        missing = f"{blocks.missing:,} of its {blocks.expected:,} blocks" if blocks.expected > 1 else "its last block"
+        raise SceneError(f"{path} was never written to its end: {missing} never came; get or make it again")
 
 
 def _color_table(dataset: Any) -> dict[int, Rgb]:
