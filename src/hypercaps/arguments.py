@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 SceneArg = Annotated[
     str,
-    typer.Argument(metavar="SCENE", help="A public scene's name, a file, or FILE:KEY for one array of several."),
+    typer.Argument(
+        metavar="SCENE",
+        help="A public scene's name, a file, FILE:KEY for one array of several, or tiles of one grid: 'tiles/*.tif' in "
+        "quotes, a.tif,b.tif, or @LIST with one a line.",
+    ),
 ]
 LabelsArg = Annotated[
     list[str] | None,
@@ -34,6 +38,18 @@ ClassField = Annotated[
     typer.Option("--class-field", metavar="NAME", help="The field of polygons, lines or points that holds the class."),
 ]
 ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.safetensors.")]
+Wavelengths = Annotated[
+    Path | None,
+    typer.Option(
+        "--wavelengths",
+        metavar="FILE",
+        help="For a scene that does not know its own: a text file, one wavelength a line in nm or micrometres, and the "
+        "band's width (FWHM) beside it if known.",
+    ),
+]
+AllowRemote = Annotated[
+    bool, typer.Option("--allow-remote", help="Read GeoTIFFs at http and https addresses, window by window.")
+]
 SplitOption = Annotated[
     Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
 ]
@@ -94,7 +110,13 @@ def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) ->
 
 
 def open_both(
-    scene: str, labels: list[str] | None, class_field: str | None = None, *, legend: Legend | None = None
+    scene: str,
+    labels: list[str] | None,
+    class_field: str | None = None,
+    *,
+    legend: Legend | None = None,
+    wavelengths: Path | None = None,
+    allow_remote: bool = False,
 ) -> tuple[Scene, Labels]:
     """A scene and its labels; a public scene brings its own. A model's legend says which names it knows."""
     from hypercaps import terminal
@@ -102,13 +124,20 @@ def open_both(
     from hypercaps.io.open import open_labels, open_scene
 
     progress = terminal.download_bar(console_out())
-    cube = open_scene(scene, progress=progress)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     if not labels and scene not in catalog.names():
         raise LabelsError(
             f"no labels were given for {scene}: name a file of class numbers after it, such as "
             f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
         )
-    truth = open_labels(labels or scene, scene=cube, class_field=class_field, legend=legend, progress=progress)
+    truth = open_labels(
+        labels or scene,
+        scene=cube,
+        class_field=class_field,
+        legend=legend,
+        allow_remote=allow_remote,
+        progress=progress,
+    )
     truth.check_fits(cube)
     return cube, truth
 
@@ -126,9 +155,10 @@ def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
 
 
 def input_files(*given: str | Path | None) -> list[Path]:
-    """The files that are named by arguments, with and without :KEY, to keep results from replacing them."""
-    specs = [str(spec) for spec in given if spec is not None]
-    return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
+    """The files that are named by arguments, tiles and those with :KEY too, to keep results from replacing them."""
+    from hypercaps.io.places import files_in
+
+    return [path for named in given if named is not None for path in files_in(named)]
 
 
 def set_threads(threads: int | None) -> None:

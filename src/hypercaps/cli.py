@@ -15,6 +15,7 @@ import typer
 
 from hypercaps import __version__
 from hypercaps.arguments import (
+    AllowRemote,
     ClassField,
     ConfidenceDtype,
     Debug,
@@ -29,6 +30,7 @@ from hypercaps.arguments import (
     SceneArg,
     SplitOption,
     Threads,
+    Wavelengths,
     command_line,
     input_files,
     listed,
@@ -119,6 +121,8 @@ def train(
     mask: Mask = None,
     memory: Memory = "1GB",
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -143,7 +147,7 @@ def train(
     refuse_together(ctx, "per_class", ("train",))
     check_kind(split)
     RunFolder(out, force=force).check()
-    cube, truth = open_both(scene, labels, class_field)
+    cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     set_threads(threads)
     classifier = ConvCapsClassifier(
         train=train,
@@ -207,6 +211,8 @@ def map_(
         bool, typer.Option("--resume", help="Go on with a map that was stopped or killed, if there is one.")
     ] = False,
     resample: Resample = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -240,7 +246,9 @@ def map_(
         check_output(path, {".tif", ".tiff"}, inputs=taken)
         taken += input_files(path)
     classifier = load_model(model, device=device, precision=precision)
-    cube = with_bands_of(classifier.model_, open_scene(scene, progress=terminal.download_bar(console)), resample)
+    progress = terminal.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    cube = with_bands_of(classifier.model_, cube, resample)
     set_threads(threads)
     try:
         with terminal.RunProgress(console) as bars:
@@ -276,6 +284,8 @@ def evaluate(
         typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
     ] = None,
     resample: Resample = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -298,7 +308,9 @@ def evaluate(
         check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
-    cube, truth = open_both(scene, labels, class_field, legend=trained.legend)
+    cube, truth = open_both(
+        scene, labels, class_field, legend=trained.legend, wavelengths=wavelengths, allow_remote=allow_remote
+    )
     cube = with_bands_of(trained, cube, resample)
     set_threads(threads)
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
@@ -348,7 +360,11 @@ def download(
 
 @app.command(epilog="Example:  hypercaps info runs/first/model.safetensors")
 def info(
-    what: Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A scene, labels, a model, or a scene's name.")],
+    what: Annotated[
+        str, typer.Argument(metavar="FILE_OR_NAME", help="A scene, labels, a model, tiles, or a scene's name.")
+    ],
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -356,7 +372,7 @@ def info(
     from hypercaps import terminal
     from hypercaps.describe import describe
 
-    about = describe(what)
+    about = describe(what, wavelengths=wavelengths, allow_remote=allow_remote)
     if as_json:
         typer.echo(json.dumps(about, indent=2))
     else:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import rasterio
 import shapely
-from vectors import GRID, KINDS, SQUARES, names, scene_on, write
 
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.merge import LabelFile, merge, number_classes, renumber
 from hypercaps.io.open import open_labels
 from hypercaps.scene import Labels, Legend, LegendEntry, default_color
+from vectors import GRID, KINDS, SQUARES, names, scene_on, write
 
 
 def numbered(array: Any, **called: str) -> LabelFile:

@@ -11,11 +11,11 @@ import rasterio
 import scipy.io
 import shapely
 from rasterio.errors import NotGeoreferencedWarning
-from vectors import GRID, TURNED, scene_on, write
 
 from hypercaps.errors import LabelsError
 from hypercaps.io.open import open_mask
 from hypercaps.scene import Affine, Lookup, Scene
+from vectors import GRID, TURNED, scene_on, write
 
 INSIDE = np.zeros((40, 60), dtype=bool)
 INSIDE[2:9, 10:14] = True

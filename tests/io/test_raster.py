@@ -303,13 +303,14 @@ def test_labels_keep_names_and_colours(tmp_path: Path) -> None:
     assert describe(str(path))["kind"] == "labels"
 
 
-def test_category_names_with_entities_are_not_read(tmp_path: Path) -> None:
+def test_category_names_with_entities_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "gt.tif", GT, "uint8")
     (tmp_path / "gt.tif.aux.xml").write_text(
         "<!DOCTYPE a [<!ENTITY x 'Water'>]><PAMDataset><PAMRasterBand band='1'><CategoryNames><Category/>"
         "<Category>&x;</Category></CategoryNames></PAMRasterBand></PAMDataset>"
     )
-    assert [entry.name for entry in open_labels(path).legend] == ["class 1", "class 2", "class 3"]
+    with pytest.raises(LabelsError, match=r"gt\.tif\.aux\.xml has a document type"):
+        open_labels(path)
 
 
 @pytest.mark.parametrize(("dtype", "nodata"), [("int16", -1), ("float32", float("nan")), ("float32", -9999)])
@@ -384,7 +385,7 @@ def test_a_coordinate_system_on_one_side_only(tmp_path: Path) -> None:
 # Refused
 
 
-def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
+def test_a_vrt_that_calls_itself_tif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(tmp_path / "secret.tif")
     vrt = (
         f"<VRTDataset rasterXSize='50' rasterYSize='40'><VRTRasterBand dataType='Int16' band='1'><SimpleSource>"
@@ -394,8 +395,10 @@ def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
     for opening, error in ((open_scene, SceneError), (open_labels, LabelsError)):
         with pytest.raises(error, match="not read here"):
             opening(tmp_path / "a.tif")  # type: ignore[operator]
-    with pytest.raises(OSError, match="not recognized"):  # not even if its first bytes had passed for a TIFF's
-        geotiff_raster(tmp_path / "a.tif")
+    with monkeypatch.context() as patch:  # not even if it had passed for a TIFF
+        patch.setattr("hypercaps.io.raster.check_tiff", lambda path: None)
+        with pytest.raises(OSError, match="not recognized"):
+            geotiff_raster(tmp_path / "a.tif")
     # And one that would be opened as the mask of an honest file.
     (tmp_path / "secret.tif.msk").write_text(vrt)
     with pytest.raises(SceneError, match=r"secret\.tif\.msk is not a TIFF"):
@@ -404,7 +407,7 @@ def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
 
 def test_the_mark_of_a_tiff_and_nothing_behind_it(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(b"II*\x00" + b"\x01" * 100)
-    with pytest.raises(SceneError, match="truncated, damaged"):
+    with pytest.raises(SceneError, match="truncated or damaged"):
         open_scene(tmp_path / "a.tif")
 
 

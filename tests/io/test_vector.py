@@ -13,7 +13,6 @@ import rasterio.warp
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import DRIVERS, GRID, KINDS, SQUARES, TURNED, names, on_grid, scene_on, write
 
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io import vectorfile
@@ -23,6 +22,7 @@ from hypercaps.io.qml import parse_style, read_color
 from hypercaps.io.regrid import ground_to_swath
 from hypercaps.io.vectorfile import VectorLayer
 from hypercaps.scene import Affine, Labels, Lookup, Scene
+from vectors import DRIVERS, GRID, KINDS, SQUARES, TURNED, names, on_grid, scene_on, write
 
 # What is labelled
 

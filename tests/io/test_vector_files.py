@@ -11,12 +11,12 @@ import numpy as np
 import pyogrio
 import pytest
 import shapely
-from vectors import KINDS, SQUARES, names, scene_on, write
 
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io import vectorfile
 from hypercaps.io.open import open_labels, open_scene, sniff
+from vectors import KINDS, SQUARES, names, scene_on, write
 
 
 def test_a_layer_of_several(tmp_path: Path) -> None:

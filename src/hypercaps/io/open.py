@@ -7,11 +7,12 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +25,24 @@ from hypercaps.io.envi import envi_raster, header_of, is_header
 from hypercaps.io.mask import array_mask, raster_mask
 from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
 from hypercaps.io.merge import LabelFile, merge, renumber
+from hypercaps.io.mosaic import Mosaic, mosaic
+from hypercaps.io.places import Named, address_in, tiles_in
 from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
 from hypercaps.io.regrid import labels_on_grid
-from hypercaps.io.stored import StoredRaster, labels_from, scene_from
+from hypercaps.io.sidecars import image_of, is_metadata, with_sidecar
+from hypercaps.io.stored import Bands, StoredRaster, Taken, labels_from, scene_from
 from hypercaps.io.vector import vector_labels, vector_mask
 from hypercaps.io.vectorfile import vector_kind
-from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
+from hypercaps.io.wavelengths import Given, with_given
+from hypercaps.scene import Labels, Legend, Scene
 from hypercaps.splits import Split
 
-Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "vector", "safetensors", "unknown"]
+Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "product", "vector", "safetensors", "unknown"]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _READABLE = "GeoTIFF, ENVI, .mat (any version), .npy and .npz files are read"
+_MOST_LABELS = 1 << 32  # pixels
 # What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
 _DAMAGE = (
     OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError,
@@ -43,16 +51,31 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def open_scene(name_or_path: str | Path, *, progress: catalog.ProgressMaker | None = None) -> Scene:
-    """A scene by catalogue name, by path, or by PATH:KEY for one array of several."""
+def open_scene(
+    name_or_path: Named,
+    *,
+    wavelengths: Given | None = None,
+    allow_remote: bool = False,
+    progress: catalog.ProgressMaker | None = None,
+) -> Scene:
+    """A scene by catalogue name, by path, or by PATH:KEY for one array of several.
+
+    Tiles of one grid are one scene: a list of paths, a pattern such as ``tiles/*.tif``, or ``@FILE`` with one a line.
+    ``wavelengths``: for a file that does not know its own, a text file with one a line, or numbers, in nm or
+    micrometres. ``allow_remote``: the address of a GeoTIFF may be named, which is then read over the network.
+    """
     spec = str(name_or_path)
-    if spec in catalog.names():
+    if isinstance(name_or_path, str | Path) and spec in catalog.names():
         entry = catalog.get_scene(spec)
         path, key = entry.get("cube", progress)
         waves = None if entry.wavelengths is None else np.array(entry.wavelengths)
-        return _scene_from(path, key, name=spec, wavelengths=waves)
+        return _scene_from(path, key, name=spec, wavelengths=waves, given=wavelengths)
+    whole = gathered(name_or_path, SceneError, allow_remote=allow_remote)
+    if whole is not None:
+        raster = whole.raster if wavelengths is None else with_given(whole.raster, wavelengths)
+        return scene_from(raster, whole.tiles)
     path, key = split_spec(spec, "scene", SceneError)
-    return _scene_from(path, key, name=path.stem)
+    return _scene_from(path, key, name=path.stem, given=wavelengths)
 
 
 def open_labels(
@@ -61,9 +84,12 @@ def open_labels(
     scene: Scene | None = None,
     class_field: str | None = None,
     legend: Legend | None = None,
+    allow_remote: bool = False,
     progress: catalog.ProgressMaker | None = None,
 ) -> Labels:
     """Labels by catalogue name, by path, or by PATH:KEY (PATH:LAYER for vectors); several of them add up.
+
+    Patterns of tiles and addresses are as with :func:`open_scene`.
 
     A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour; polygons, lines and
     points are burnt onto it, with the class from ``class_field``. Classes of vectors that have a name only are numbered
@@ -72,7 +98,7 @@ def open_labels(
     several = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
     if not several:
         raise LabelsError("no label file was given: name at least one")
-    files = [_label_file(str(spec), scene, class_field, progress) for spec in several]
+    files = [_label_file(str(spec), scene, class_field, progress, allow_remote=allow_remote) for spec in several]
     if class_field is not None and not any(is_vector for _, is_vector in files):
         raise LabelsError(
             f"the class field {class_field!r} was given but {several[0]} has no fields: leave it out, or give "
@@ -83,13 +109,26 @@ def open_labels(
 
 
 def _label_file(
-    spec: str, scene: Scene | None, class_field: str | None, progress: catalog.ProgressMaker | None
+    spec: str,
+    scene: Scene | None,
+    class_field: str | None,
+    progress: catalog.ProgressMaker | None,
+    *,
+    allow_remote: bool,
 ) -> tuple[LabelFile, bool]:
     """One label file, and whether it is a vector file."""
     if spec in catalog.names():
         entry = catalog.get_scene(spec)
         path, key = entry.get("labels", progress)
         labels = _labels_from(path, key, name=spec, legend=entry.legend)
+        return LabelFile(labels, labels.legend), False
+    whole = gathered(spec, LabelsError, allow_remote=allow_remote)
+    if whole is not None:
+        rows, cols = whole.raster.shape[:2]
+        if rows * cols > _MOST_LABELS:
+            raise LabelsError(f"these labels span {rows:,} x {cols:,} pixels, which no memory holds: name fewer tiles")
+        with _explained(whole.raster.path, LabelsError):
+            labels = _labels_of(whole.raster, scene)
         return LabelFile(labels, labels.legend), False
     path, key = split_spec(spec, "labels", LabelsError)
     driver = vector_driver(path)
@@ -108,6 +147,7 @@ def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
     spec = str(path)
     if spec in catalog.names():
         raise LabelsError(f"{spec} is a public scene and no mask: give polygons or a raster")
+    address_in(spec, allowed=False, error=LabelsError)
     file, key = split_spec(spec, "mask", LabelsError)
     driver = vector_driver(file)
     if driver is not None:
@@ -126,6 +166,54 @@ def vector_driver(path: Path) -> str | None:
     """GDAL's driver for a vector file; None for other files."""
     with _explained(path, LabelsError), path.open("rb") as file:
         return vector_kind(path, file.read(520)) if sniff(path) == "vector" else None
+
+
+def gathered(named: Named, error: type[HypercapsError], *, allow_remote: bool = False) -> Mosaic | None:
+    """The raster of several tiles, or of what lies at an address; None if one file of this machine is named."""
+    tiles = tiles_in(named, error)
+    if tiles is None:
+        assert isinstance(named, str | Path)
+        address = address_in(named, allowed=allow_remote, error=error)
+        return None if address is None else Mosaic.of_one(_from_afar(address, error))
+    rasters = {tile.path: tile for tile in (_tile(tile, error, allow_remote=allow_remote) for tile in tiles)}
+    if len(rasters) == 1:  # a header and its data are one
+        return Mosaic.of_one(*rasters.values())
+    with _explained(Path(str(tiles[0])), error):
+        return mosaic(list(rasters.values()), zero_is_nothing=error is LabelsError)
+
+
+def _tile(named: str | Path, error: type[HypercapsError], *, allow_remote: bool) -> StoredRaster:
+    address = address_in(named, allowed=allow_remote, error=error)
+    if address is not None:
+        return _from_afar(address, error)
+    path, _ = split_spec(str(named), "tile", error)
+    with _explained(path, error):
+        if sniff(path) not in ("tiff", "envi", "product"):
+            raise error(f"{path} is no tile: tiles are GeoTIFF or ENVI files, which say where they lie")
+        raster = _raster(path)
+    return replace(raster, take=_explaining(raster.take, path, error))
+
+
+def _from_afar(address: str, error: type[HypercapsError]) -> StoredRaster:
+    def failed(cause: BaseException) -> HypercapsError:
+        return error(
+            f"{address} can't be read ({cause}): the address of a GeoTIFF is expected, download it to make sure"
+        )
+
+    try:
+        raster = geotiff_raster(Path(Path(unquote(urlsplit(address).path)).name), address)
+    except HypercapsError as cause:
+        raise error(str(cause)) from None
+    except _DAMAGE as cause:
+        raise failed(cause) from cause
+
+    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+        try:
+            return raster.take(rows, cols, bands)
+        except OSError as cause:
+            raise failed(cause) from cause
+
+    return replace(raster, take=take)
 
 
 def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
@@ -160,6 +248,8 @@ def sniff(path: Path) -> Kind:
         return "numpy"
     if head.startswith(TIFF_MARKS):
         return "tiff"
+    if is_metadata(path, head):
+        return "product"
     if vector_kind(path, head) is not None:
         return "vector"
     if is_header(path) or header_of(path) is not None:
@@ -200,13 +290,21 @@ def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
             return hdf5_arrays(path)
         if kind == "numpy":
             return numpy_arrays(path)
-        if kind in ("tiff", "envi"):
-            raster = geotiff_raster(path) if kind == "tiff" else envi_raster(path)
+        if kind in ("tiff", "envi", "product"):
+            raster = _raster(path)
             shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
             return [StoredArray("", shape, lambda: raster)]
         if kind == "vector":
             raise error(f"{path} holds polygons, lines or points: they can be labels or a mask, and nothing else")
     raise error(f"{path} is of a kind that is not read here: {_READABLE}")
+
+
+def _raster(path: Path) -> StoredRaster:
+    """The raster of a GeoTIFF or an ENVI file, with what the metadata of its product says."""
+    if sniff(path) == "product":
+        path = image_of(path)
+    raster = geotiff_raster(path) if sniff(path) == "tiff" else envi_raster(path)
+    return with_sidecar(raster)
 
 
 @contextmanager
@@ -225,8 +323,9 @@ def _explained(path: Path, error: type[HypercapsError]) -> Iterator[None]:
 
 
 def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
+    size = f" ({path.stat().st_size:,} bytes)" if path.is_file() else ""
     return error(
-        f"{path} ({path.stat().st_size:,} bytes) is truncated, damaged or not what its name says "
+        f"{path}{size} is truncated, damaged or not what its name says "
         f"({type(cause).__name__}): a whole file was expected, get it again; {_READABLE}"
     )
 
@@ -241,28 +340,42 @@ def _load(path: Path, key: str | None, ndim: int, what: str, error: type[Hyperca
         raise _damaged(path, error, cause) from cause
 
 
-def _scene_from(path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None) -> Scene:
+def _scene_from(
+    path: Path,
+    key: str | None,
+    *,
+    name: str,
+    wavelengths: npt.NDArray[np.float64] | None = None,
+    given: Given | None = None,
+) -> Scene:
     cube = _load(path, key, 3, "scene", SceneError)
     if isinstance(cube, StoredRaster):
         with _explained(path, SceneError):
-            scene = scene_from(cube)
-        return replace(scene, reader=_explaining(scene.reader, path))
-    scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
+            scene = scene_from(cube if given is None else with_given(cube, given))
+    else:
+        scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
+        if given is not None:  # by the same rules as a raster's
+            raster = StoredRaster(path, scene.shape, scene.dtype, _array_taker(cube), wavelengths=wavelengths)
+            scene = replace(scene_from(with_given(raster, given)), name=name)
     return replace(scene, reader=_explaining(scene.reader, path))
 
 
-def _explaining(reader: PixelReader, path: Path) -> PixelReader:
+def _array_taker(cube: Any) -> Callable[[slice, slice, Bands], Taken]:
+    return lambda rows, cols, bands: Taken(np.asarray(cube[rows, cols])[:, :, bands], None)
+
+
+def _explaining(read: Callable[P, T], path: Path, error: type[HypercapsError] = SceneError) -> Callable[P, T]:
     """Damage inside a file that is read by window shows only then."""
 
-    def read(rows: slice, cols: slice) -> Pixels:
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return reader(rows, cols)
+            return read(*args, **kwargs)
         except (OSError, ValueError) as cause:  # ValueError: a file that became shorter than what is mapped
             if isinstance(cause, HypercapsError):
                 raise
-            raise _damaged(path, SceneError, cause) from cause
+            raise _damaged(path, error, cause) from cause
 
-    return read
+    return reading
 
 
 def _labels_from(
@@ -272,5 +385,9 @@ def _labels_from(
     if not isinstance(loaded, StoredRaster):
         return Labels.from_array(loaded, legend, name=name)
     with _explained(path, LabelsError):
-        labels = labels_from(loaded)
-        return labels if scene is None else labels_on_grid(labels, loaded, scene)
+        return _labels_of(loaded, scene)
+
+
+def _labels_of(raster: StoredRaster, scene: Scene | None) -> Labels:
+    labels = labels_from(raster)
+    return labels if scene is None else labels_on_grid(labels, raster, scene)

@@ -1,0 +1,170 @@
+"""Does a TIFF hold what it describes? Its directory against its size, before GDAL is asked to believe either.
+
+GDAL reads a block that was never written as zeros, and takes a width that was changed by a flipped bit at its word. The
+first directory of a file lists where each block lies: that is enough to tell, and costs no pixels.
+"""
+
+from __future__ import annotations
+
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.errors import SceneError
+from hypercaps.io.stored import tell
+
+Numbers = npt.NDArray[np.uint64]
+
+_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # of fields that hold whole numbers; the last is BigTIFF's
+_MOST_FIELDS = 4096
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _SAMPLES, _STRIP_ROWS, _PLANAR = 256, 257, 258, 259, 277, 278, 284
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_STRIPS, _TILES = (273, 279), (324, 325)  # where they lie, and how long they are
+
+
+class Blocks(NamedTuple):
+    """How many tiles or strips a file should have, and how many of them were never written."""
+
+    expected: int
+    missing: int
+
+
+def check_tiff(path: Path) -> Blocks:
+    """Count the blocks of a TIFF; one whose directory describes more than the file holds is refused."""
+    with path.open("rb") as file:
+        directory = _Directory(file, path)
+        grid = _Grid.of(directory)
+        offsets, counts = (directory.numbers(tag) for tag in (_TILES if grid.tiled else _STRIPS))
+    held = min(offsets.size, counts.size)
+    if held < grid.blocks:
+        raise SceneError(
+            f"{path} describes {grid.height} rows x {grid.width} columns x {grid.samples} bands in {grid.blocks:,} "
+            f"blocks but lists {held:,}: get the whole file again"
+        )
+    offsets, counts = offsets[: grid.blocks], counts[: grid.blocks]
+    written = (offsets > 0) & (counts > 0)
+    room = np.uint64(directory.size)
+    if (offsets > room)[written].any() or (counts > room - np.minimum(offsets, room))[written].any():
+        raise SceneError(
+            f"{path} is truncated or damaged: it has {directory.size:,} bytes and describes blocks beyond them; get "
+            "the whole file again"
+        )
+    if directory.one(_COMPRESSION, 1) == 1 and grid.bits:
+        _check_lengths(path, grid, counts, written)
+    return Blocks(grid.blocks, grid.blocks - int(np.count_nonzero(written)))
+
+
+def _check_lengths(path: Path, grid: _Grid, counts: Numbers, written: npt.NDArray[np.bool_]) -> None:
+    """Without compression a block's length follows from its sides: one of another length was described wrongly."""
+    full, last = (min(length, 1 << 63) for length in grid.block_bytes)
+    of_rows = np.full((grid.planes, grid.down, grid.across), full, dtype=np.uint64)
+    of_rows[:, -1] = last
+    needed = of_rows.ravel()
+    if (counts < needed)[written].any():
+        raise SceneError(
+            f"{path} is damaged: it has blocks too short for the rows and columns it describes; get it again"
+        )
+    if ((counts > needed) & (counts != full))[written].any():  # a last strip may be filled up
+        tell(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
+
+
+class _Grid(NamedTuple):
+    """The blocks that a directory describes."""
+
+    width: int
+    height: int
+    samples: int
+    planes: int  # 1: the bands of a pixel lie together
+    tiled: bool
+    across: int
+    down: int
+    columns: int  # of a block
+    rows: int
+    bits: int  # of a number; 0: not the same for all bands
+
+    @classmethod
+    def of(cls, directory: _Directory) -> _Grid:
+        width, height, samples = directory.one(_WIDTH, 0), directory.one(_HEIGHT, 0), directory.one(_SAMPLES, 1)
+        tiled = directory.has(_TILE_WIDTH)
+        columns = directory.one(_TILE_WIDTH, 0) if tiled else width
+        rows = directory.one(_TILE_HEIGHT, 0) if tiled else min(directory.one(_STRIP_ROWS, height), height)
+        if min(width, height, samples, columns, rows) < 1:
+            raise directory.damaged("it does not say how large it is")
+        bits = directory.numbers(_BITS, 1)
+        return cls(
+            width,
+            height,
+            samples,
+            samples if directory.one(_PLANAR, 1) == 2 else 1,
+            tiled,
+            -(-width // columns),
+            -(-height // rows),
+            columns,
+            rows,
+            int(bits[0]) if (bits == bits[0]).all() else 0,
+        )
+
+    @property
+    def blocks(self) -> int:
+        return self.across * self.down * self.planes
+
+    @property
+    def block_bytes(self) -> tuple[int, int]:
+        """Of a block without compression, and of one in the last row of blocks."""
+        line = -(-self.columns * (self.samples // self.planes) * self.bits // 8)
+        last = self.rows if self.tiled else self.height - (self.down - 1) * self.rows
+        return self.rows * line, last * line
+
+
+class _Directory:
+    """The first directory of a TIFF: its fields of whole numbers."""
+
+    def __init__(self, file: BufferedReader, path: Path) -> None:
+        self.file, self.path, self.size = file, path, path.stat().st_size
+        self.little = file.read(2) == b"II"
+        big = self._number(file.read(2)) == 43
+        file.seek(8 if big else 4)
+        file.seek(min(self._number(file.read(8 if big else 4)), self.size))
+        count, entry, self.inline = (self._number(file.read(8)), 20, 8) if big else (self._number(file.read(2)), 12, 4)
+        listed = file.read(min(count, _MOST_FIELDS) * entry)
+        if not 0 < count <= _MOST_FIELDS or len(listed) < count * entry:
+            raise self.damaged("its directory is not in it")
+        self.fields: dict[int, tuple[np.dtype[Any], int, bytes]] = {}
+        for at in range(0, len(listed), entry):
+            kind = self._number(listed[at + 2 : at + 4])
+            if kind in _TYPES:
+                dtype = np.dtype(_TYPES[kind]).newbyteorder("<" if self.little else ">")
+                held, value = listed[at + 4 : at + entry - self.inline], listed[at + entry - self.inline : at + entry]
+                self.fields[self._number(listed[at : at + 2])] = (dtype, self._number(held), value)
+
+    def has(self, tag: int) -> bool:
+        return tag in self.fields
+
+    def one(self, tag: int, default: int) -> int:
+        return int(self.numbers(tag, default)[0])
+
+    def numbers(self, tag: int, default: int | None = None) -> Numbers:
+        """All numbers of a field; they lie in the file if they don't fit into the directory."""
+        if tag not in self.fields and default is not None:
+            return np.array([default], dtype=np.uint64)
+        dtype, count, value = self.fields.get(tag, (np.dtype("u1"), 0, b""))
+        length = count * dtype.itemsize
+        if length > self.inline:
+            place = self._number(value)
+            if place + length > self.size:
+                raise self.damaged("a list in its directory is not in it")
+            self.file.seek(place)
+            value = self.file.read(length)
+        numbers: npt.NDArray[Any] = np.frombuffer(value[:length], dtype)
+        if not numbers.size:
+            raise self.damaged("its directory lacks what every TIFF has")
+        return numbers.astype(np.uint64)
+
+    def damaged(self, how: str) -> SceneError:
+        return SceneError(f"{self.path} ({self.size:,} bytes) is truncated or damaged: {how}; get the whole file again")
+
+    def _number(self, raw: bytes) -> int:
+        return int.from_bytes(raw, "little" if self.little else "big")
