@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import rasterio
@@ -27,6 +27,8 @@ from hypercaps.scene import Affine, Rgb
 
 TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
 
+
+Masks = Literal["none", "one", "each"]  # in the file: one for all bands, or one for each
 
 # Of an address nothing but the one file is asked for: no list of what lies beside it, no password kept on this machine.
 _REMOTE = {
@@ -67,30 +69,36 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
     if address is None:
         _check_sidecars(path)
     with _opened(address or path) as dataset:
-        alpha = [i for i in dataset.indexes if dataset.colorinterp[i - 1] == ColorInterp.alpha]
+        # What is asked of a dataset is asked of all its bands anew each time: once is enough.
+        kinds = dataset.colorinterp
+        alpha = [i for i in dataset.indexes if kinds[i - 1] == ColorInterp.alpha]
         indexes = [i for i in dataset.indexes if i not in alpha]
         if not indexes:
             raise SceneError(f"{path} holds no band but a mask: a raster with data is expected")
         if alpha:  # some writers call any fourth band of bytes so
             tell(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
-        dtype = _number_type(path, {dataset.dtypes[i - 1] for i in indexes})
-        nodata = tuple(dataset.nodatavals[i - 1] for i in indexes)
-        if None in nodata and MaskFlags.per_dataset not in dataset.mask_flag_enums[0]:
+        dtypes, nodatavals, scales, offsets = dataset.dtypes, dataset.nodatavals, dataset.scales, dataset.offsets
+        dtype = _number_type(path, {dtypes[i - 1] for i in indexes})
+        nodata = tuple(nodatavals[i - 1] for i in indexes)
+        masks = _masks([flags for i, flags in enumerate(dataset.mask_flag_enums, 1) if i in indexes])
+        if None in nodata and masks == "none":
             _check_written(path, dataset, blocks)
         if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
             raise SceneError(f"{path} names another file as its overviews, which is not opened here: take that out")
         tags = BandTags(path, dataset, indexes)
         info = tags.wavelengths()
-        scale = np.array([dataset.scales[i - 1] for i in indexes], dtype=np.float64)
-        offset = np.array([dataset.offsets[i - 1] for i in indexes], dtype=np.float64)
+        scale = np.array([scales[i - 1] for i in indexes], dtype=np.float64)
+        offset = np.array([offsets[i - 1] for i in indexes], dtype=np.float64)
         if (scale == 1).all() and (factor := tags.reflectance_factor()) is not None:
             scale = np.full(len(indexes), 1 / factor)
+        if not (np.isfinite(scale) & (scale != 0) & np.isfinite(offset)).all():
+            raise SceneError(f"{path} gives a band a scale of 0 or an offset that is no number: mend or get it again")
         one = len(indexes) == 1
         return StoredRaster(
             path,
             (dataset.height, dataset.width, len(indexes)),
             dtype,
-            _taker(address or path, indexes),
+            _taker(address or path, indexes, masks),
             wavelengths=None if info is None else info.wavelengths,
             fwhm=None if info is None else info.fwhm,
             good=tags.good(),
@@ -122,18 +130,22 @@ def _number_type(path: Path, names: set[str]) -> np.dtype[Any]:
     return np.result_type(*(np.dtype(name) for name in names))
 
 
-def _taker(source: Path | str, indexes: list[int]) -> Callable[[slice, slice, Bands], Taken]:
+def _masks(of_bands: list[list[MaskFlags]]) -> Masks:
+    if all(MaskFlags.all_valid in flags or MaskFlags.nodata in flags for flags in of_bands):
+        return "none"  # nodata is tested by us, on the stored numbers
+    return "one" if all(MaskFlags.per_dataset in flags for flags in of_bands) else "each"
+
+
+def _taker(source: Path | str, indexes: list[int], masks: Masks) -> Callable[[slice, slice, Bands], Taken]:
     def take(rows: slice, cols: slice, bands: Bands) -> Taken:
         wanted = [indexes[band] for band in bands]
         window = RasterWindow.from_slices(rows, cols)
         with _opened(source) as dataset:
             stored = np.moveaxis(dataset.read(wanted, window=window), 0, -1)  # (h, w, bands)
-            flags = [dataset.mask_flag_enums[i - 1] for i in wanted]
-            if all(MaskFlags.all_valid in flag or MaskFlags.nodata in flag for flag in flags):
-                return Taken(stored, None)  # nodata is tested by us, on the stored numbers
-            if all(MaskFlags.per_dataset in flag for flag in flags):
-                wanted = wanted[:1]  # one mask for all bands
-            return Taken(stored, np.moveaxis(dataset.read_masks(wanted, window=window), 0, -1) > 0)
+            if masks == "none":
+                return Taken(stored, None)
+            masked = dataset.read_masks(wanted[:1] if masks == "one" else wanted, window=window)
+            return Taken(stored, np.moveaxis(masked, 0, -1) > 0)
 
     return take
 
