@@ -20,20 +20,26 @@ from scipy.io.matlab import MatReadError
 from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
+from hypercaps.io.cf import cube_arrays
+from hypercaps.io.emit import emit_arrays, is_emit
 from hypercaps.io.envi import envi_raster, header_of, is_header
+from hypercaps.io.hdf5 import is_described, survey
 from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
+from hypercaps.io.netcdf import CLASSIC_MARKS, classic_arrays
+from hypercaps.io.prisma import is_prisma, prisma_arrays
 from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
 from hypercaps.io.regrid import labels_on_grid
 from hypercaps.io.stored import StoredRaster, labels_from, scene_from
+from hypercaps.io.zarrstore import is_zarr, zarr_arrays
 from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
 from hypercaps.splits import Split
 
-Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "safetensors", "unknown"]
+Kind = Literal["matlab", "hdf5", "netcdf", "zarr", "numpy", "tiff", "envi", "safetensors", "unknown"]
 
-_READABLE = "GeoTIFF, ENVI, .mat (any version), .npy and .npz files are read"
+_READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read"
 # What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
 _DAMAGE = (
-    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError,
+    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, SystemError, AssertionError,
     AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
     zipfile.BadZipFile, tokenize.TokenError, MatReadError,
 )  # fmt: skip
@@ -88,13 +94,19 @@ def list_arrays(path: Path) -> list[StoredArray]:
 
 
 def sniff(path: Path) -> Kind:
-    """What a file is, by its first bytes; plain numbers are ENVI's if its header is beside them."""
+    """What a file is, by its first bytes; plain numbers are ENVI's if its header is beside them; a folder is Zarr's."""
+    if path.is_dir():
+        return "zarr" if is_zarr(path) else "unknown"
     with path.open("rb") as file:
         head = file.read(520)
     if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
         return "hdf5"
     if head.startswith((b"MATLAB 5.0", b"MATLAB 7.3")) or path.suffix.lower() == ".mat":
         return "matlab"  # version 4 has no mark of its own
+    if head.startswith(CLASSIC_MARKS):
+        return "netcdf"
+    if head.startswith(b"PK\x03\x04") and is_zarr(path):
+        return "zarr"
     if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
         return "numpy"
     if head.startswith(TIFF_MARKS):
@@ -118,7 +130,7 @@ def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path,
         there, is_folder = path.exists(), path.is_dir()
     except OSError as cause:  # a folder that may not be entered, a name that is too long
         raise error(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_folder:
+    if is_folder and not is_zarr(path):
         raise error(f"{path} is a folder: give the file of the {what} itself")
     if not there:
         raise error(
@@ -134,7 +146,11 @@ def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
         if kind == "matlab":
             return matlab_arrays(path)
         if kind == "hdf5":
-            return hdf5_arrays(path)
+            return _described_arrays(path) if is_described(path) else hdf5_arrays(path)
+        if kind == "netcdf":
+            return classic_arrays(path)
+        if kind == "zarr":
+            return zarr_arrays(path)
         if kind == "numpy":
             return numpy_arrays(path)
         if kind in ("tiff", "envi"):
@@ -142,6 +158,14 @@ def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
             shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
             return [StoredArray("", shape, lambda: raster)]
     raise error(f"{path} is of a kind that is not read here: {_READABLE}")
+
+
+def _described_arrays(path: Path) -> list[StoredArray]:
+    """The cubes of an HDF5 file that is a product known by its layout, or NetCDF-4."""
+    file = survey(path)
+    if is_emit(file):
+        return emit_arrays(file)
+    return prisma_arrays(file) if is_prisma(file) else cube_arrays(file.variables)
 
 
 @contextmanager
@@ -160,20 +184,19 @@ def _explained(path: Path, error: type[HypercapsError]) -> Iterator[None]:
 
 
 def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
+    size = "a folder" if path.is_dir() else f"{path.stat().st_size:,} bytes"
     return error(
-        f"{path} ({path.stat().st_size:,} bytes) is truncated, damaged or not what its name says "
+        f"{path} ({size}) is truncated, damaged or not what its name says "
         f"({type(cause).__name__}): a whole file was expected, get it again; {_READABLE}"
     )
 
 
 def _load(path: Path, key: str | None, ndim: int, what: str, error: type[HypercapsError]) -> Any:
     chosen = choose(_stored(path, error), key, ndim, path, what, error)
-    try:
+    with _explained(path, error):
         array = chosen.load()
         in_file = ndim == 3 or isinstance(array, StoredRaster)  # a cube may stay on disk
         return array if in_file else np.asarray(array)
-    except _DAMAGE as cause:
-        raise _damaged(path, error, cause) from cause
 
 
 def _scene_from(path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None) -> Scene:
@@ -192,7 +215,7 @@ def _explaining(reader: PixelReader, path: Path) -> PixelReader:
     def read(rows: slice, cols: slice) -> Pixels:
         try:
             return reader(rows, cols)
-        except (OSError, ValueError) as cause:  # ValueError: a file that became shorter than what is mapped
+        except _DAMAGE as cause:
             if isinstance(cause, HypercapsError):
                 raise
             raise _damaged(path, SceneError, cause) from cause

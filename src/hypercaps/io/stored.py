@@ -22,6 +22,7 @@ from hypercaps.scene import (
     Labels,
     Legend,
     LegendEntry,
+    Lookup,
     PixelReader,
     Pixels,
     Rgb,
@@ -65,6 +66,8 @@ class StoredRaster:
     transform: Affine | None = None
     names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
     colors: Mapping[int, Rgb] = field(default_factory=dict)
+    lookup: Lookup | None = None  # for a raster that lies as its sensor flew
+    block: tuple[int, int] | None = None
 
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
@@ -101,6 +104,8 @@ def scene_from(raster: StoredRaster) -> Scene:
         fwhm=None if raster.fwhm is None else raster.fwhm[bands],
         crs=raster.crs,
         transform=raster.transform,
+        lookup=raster.lookup,
+        block=raster.block,
     )
 
 
@@ -149,11 +154,9 @@ def _kept_bands(raster: StoredRaster, name: str) -> Bands:
 
 def _empty_bands(raster: StoredRaster, bands: Bands) -> Bands:
     """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster."""
-    if raster.dtype.kind in "iu" and all(value is None for value in raster.nodata):
-        return bands[:0]  # whole numbers without a nodata are all something
     windows, is_whole = _looks(raster)
     empty = bands
-    for window in windows:  # from the second window on only the suspects are read
+    for window in windows:  # from the second window on only the suspects are read, which nearly always are none
         _, valid = raster.defined(window.rows, window.cols, empty)
         empty = empty[~valid.any(axis=(0, 1))]
         if not empty.size:
@@ -217,6 +220,11 @@ _UNITS = {
     "um": 1e3, "\u00b5m": 1e3, "\u03bcm": 1e3,
     "millimeters": 1e6, "mm": 1e6, "meters": 1e9, "m": 1e9, "angstroms": 0.1,
 }  # fmt: skip
+
+
+def is_wavelength_unit(units: str) -> bool:
+    """Whether ``units`` are those that wavelengths are given in, and other lengths hardly ever."""
+    return _UNITS.get(units.strip().lower(), math.inf) <= 1e3
 
 
 def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:
