@@ -9,7 +9,9 @@ from typing import Any
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io import catalog
-from hypercaps.io.open import gathered, list_arrays, open_labels, open_scene, sniff, split_spec, vector_driver
+from hypercaps.io.formats import sniff, split_spec, vector_driver
+from hypercaps.io.gather import gathered
+from hypercaps.io.open import list_arrays, open_labels, open_scene
 from hypercaps.io.regrid import crs_name
 from hypercaps.io.vector import describe_vector
 from hypercaps.modelfile import read_model
@@ -75,8 +77,9 @@ def _about_model(path: Path) -> dict[str, Any]:
 
 
 def _about_scene(scene: Scene) -> dict[str, Any]:
-    waves, grid = scene.wavelengths, scene.transform
-    return {
+    ground = scene if scene.lookup is None else scene.lookup  # where its maps will lie
+    waves, grid = scene.wavelengths, ground.transform
+    about = {
         "name": scene.name,
         "rows": scene.rows,
         "cols": scene.cols,
@@ -84,10 +87,11 @@ def _about_scene(scene: Scene) -> dict[str, Any]:
         "dtype": str(scene.dtype),
         "wavelengths_nm": None if waves is None else waves.tolist(),
         "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
-        "crs": None if scene.crs is None else crs_name(scene.crs),
+        "crs": None if ground.crs is None else crs_name(ground.crs),
         # Along a row and down a column, in units of the CRS; a rotated grid has its sizes all the same.
         "pixel_size": None if grid is None else [math.hypot(grid[0], grid[3]), math.hypot(grid[1], grid[4])],
     }
+    return about if scene.lookup is None else about | {"map_rows": ground.shape[0], "map_cols": ground.shape[1]}
 
 
 def _about_labels(labels: Labels) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hypercaps import __version__
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.devices import resident_memory
 from hypercaps.errors import HypercapsError, OutputError
-from hypercaps.io.cog import Grid, RasterKind, write_cog
+from hypercaps.io.cog import Placement, RasterKind, write_cog
 from hypercaps.io.legendfiles import legend_files
 from hypercaps.io.partial import PartialMap, check_partial, partial_path
 from hypercaps.io.write import placing
@@ -200,7 +200,7 @@ def _write(
     truth: Labels | None,
 ) -> None:
     """The files of a finished map."""
-    legend, grid = classifier.model_.legend, Grid.of(scene)
+    legend, grid = classifier.model_.legend, Placement.of(scene)
     kinds = _kinds(classifier, scene, files, model_sha256)
     for path in files.all(legend):  # of an attempt that was killed at this point
         for old in path.parent.glob(f".{_plain(path.name)}.????????.partial*"):
@@ -284,7 +284,7 @@ def _on_ground(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, l
 
 def _picture(partial: PartialMap, scene: Scene, legend: Legend, truth: Labels | None, title: str) -> bytes:
     """The map, thinned to what a picture shows."""
-    height, width = Grid.of(scene).shape
+    height, width = Placement.of(scene).shape
     step = -(-max(height, width) // LONGEST_SIDE)
     rows = [_on_ground(partial, scene, "classes", r, r + 1)[0, ::step] for r in range(0, height, step)]
     if truth is not None and scene.lookup is None:

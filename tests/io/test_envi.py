@@ -16,7 +16,8 @@ from rasterio.crs import CRS
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, HypercapsError, LabelsError, SceneError
 from hypercaps.io.envi import read_header
-from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.plainfile import window_taker
 
 CUBE = np.arange(6 * 5 * 4).reshape(6, 5, 4) + 3  # all below 128: any type holds it

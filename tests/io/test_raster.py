@@ -20,8 +20,9 @@ from conftest import make_cube
 from hypercaps.cli import app
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.cog import Grid, RasterKind, write_cog
-from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.cog import Placement, RasterKind, write_cog
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.raster import geotiff_raster
 
 
@@ -222,7 +223,7 @@ def test_maps_lie_exactly_where_the_scene_does(grid: rasterio.Affine, tmp_path: 
     assert scene.transform == tuple(grid)[:6]
     labels = np.ones((1, *CUBE.shape[:2]), dtype=np.uint8)
     kind = RasterKind("uint8", 0, "mode", ("class",))
-    write_cog(tmp_path / "map.tif", kind, Grid.of(scene), lambda r0, r1: labels[:, r0:r1])
+    write_cog(tmp_path / "map.tif", kind, Placement.of(scene), lambda r0, r1: labels[:, r0:r1])
     with rasterio.open(tmp_path / "map.tif") as raster:
         assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
 

@@ -15,7 +15,8 @@ import shapely
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io import vectorfile
-from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import open_labels, open_scene
 from vectors import KINDS, SQUARES, names, scene_on, write
 
 
@@ -164,7 +165,7 @@ def test_names_that_would_be_taken_for_addresses(tmp_path: Path) -> None:
     with pytest.raises(LabelsError, match="unusual name"):
         open_labels(write(tmp_path / "x.shp", SQUARES, {"kind": KINDS}).rename(tmp_path / "a;b.shp"), scene=scene_on())
     for name in ("/vsizip/a.zip/b.gpkg", "https://example.org/a.gpkg", "PG:dbname=x"):
-        with pytest.raises(LabelsError, match="no file|lies in the network"):
+        with pytest.raises(LabelsError, match=r"no file|lies in the network"):
             open_labels(name, scene=scene_on())
 
 

@@ -28,15 +28,15 @@ _CACHE = 32 << 20  # bytes that GDAL may keep of blocks
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Where the pixels of a raster lie."""
+class Placement:
+    """Where the pixels of a raster lie, if anywhere."""
 
     shape: tuple[int, int]
     crs: str | None = None
     transform: Affine | None = None
 
     @classmethod
-    def of(cls, scene: Scene) -> Grid:
+    def of(cls, scene: Scene) -> Placement:
         """The grid that the scene's map is on: that of the ground, where the scene itself is not."""
         if scene.lookup is not None:
             return cls(scene.lookup.shape, scene.lookup.crs, scene.lookup.transform)
@@ -57,7 +57,7 @@ class RasterKind:
     band_tags: Mapping[str, str] = field(default_factory=dict)  # of the first band
 
 
-def write_cog(path: Path, kind: RasterKind, grid: Grid, strip: Strip) -> None:
+def write_cog(path: Path, kind: RasterKind, grid: Placement, strip: Strip) -> None:
     """Write the raster that ``strip`` gives; the same numbers give the same bytes."""
     plain = path.with_name(path.name + ".strips")
     profile: dict[str, Any] = {
@@ -124,7 +124,7 @@ def _describe(raster: Any, kind: RasterKind) -> None:
         raster.write_colormap(1, kind.colors)
 
 
-def _check_written(path: Path, grid: Grid, bands: int, strip: Strip) -> None:
+def _check_written(path: Path, grid: Placement, bands: int, strip: Strip) -> None:
     with rasterio.open(path, driver="GTiff") as raster:
         for r0, r1 in _strips(grid.shape, bands):
             found = raster.read(window=RasterWindow.from_slices((r0, r1), (0, grid.shape[1])))

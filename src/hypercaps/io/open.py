@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import lzma
-import struct
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io.matlab import MatReadError
 
 from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
-from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
-from hypercaps.io.envi import envi_raster, header_of, is_header
+from hypercaps.io.arrays import StoredArray, choose
+from hypercaps.io.formats import explained, explaining, split_spec, stored_arrays, vector_driver
+from hypercaps.io.gather import gathered
 from hypercaps.io.mask import array_mask, raster_mask
-from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
 from hypercaps.io.merge import LabelFile, merge, renumber
-from hypercaps.io.mosaic import Mosaic, mosaic
-from hypercaps.io.places import Named, address_in, tiles_in
-from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
+from hypercaps.io.places import Named, address_in
 from hypercaps.io.regrid import labels_on_grid
-from hypercaps.io.sidecars import image_of, is_metadata, with_sidecar
 from hypercaps.io.stored import Bands, StoredRaster, Taken, labels_from, scene_from
 from hypercaps.io.vector import vector_labels, vector_mask
-from hypercaps.io.vectorfile import vector_kind
 from hypercaps.io.wavelengths import Given, with_given
 from hypercaps.scene import Labels, Legend, Scene
 from hypercaps.splits import Split
 
-Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "product", "vector", "safetensors", "unknown"]
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_READABLE = "GeoTIFF, ENVI, .mat (any version), .npy and .npz files are read"
 _MOST_LABELS = 1 << 32  # pixels
-# What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
-_DAMAGE = (
-    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError,
-    AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
-    zipfile.BadZipFile, tokenize.TokenError, MatReadError,
-)  # fmt: skip
 
 
 def open_scene(
@@ -127,7 +104,7 @@ def _label_file(
         rows, cols = whole.raster.shape[:2]
         if rows * cols > _MOST_LABELS:
             raise LabelsError(f"these labels span {rows:,} x {cols:,} pixels, which no memory holds: name fewer tiles")
-        with _explained(whole.raster.path, LabelsError):
+        with explained(whole.raster.path, LabelsError):
             labels = _labels_of(whole.raster, scene)
         return LabelFile(labels, labels.legend), False
     path, key = split_spec(spec, "labels", LabelsError)
@@ -154,7 +131,7 @@ def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
         inside = vector_mask(file, driver, key, scene)
     else:
         loaded = _load(file, key, 2, "mask", LabelsError)
-        with _explained(file, LabelsError):
+        with explained(file, LabelsError):
             is_raster = isinstance(loaded, StoredRaster)
             inside = raster_mask(loaded, scene) if is_raster else array_mask(loaded, file, scene)
     if not inside.any():
@@ -162,64 +139,10 @@ def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def vector_driver(path: Path) -> str | None:
-    """GDAL's driver for a vector file; None for other files."""
-    with _explained(path, LabelsError), path.open("rb") as file:
-        return vector_kind(path, file.read(520)) if sniff(path) == "vector" else None
-
-
-def gathered(named: Named, error: type[HypercapsError], *, allow_remote: bool = False) -> Mosaic | None:
-    """The raster of several tiles, or of what lies at an address; None if one file of this machine is named."""
-    tiles = tiles_in(named, error)
-    if tiles is None:
-        assert isinstance(named, str | Path)
-        address = address_in(named, allowed=allow_remote, error=error)
-        return None if address is None else Mosaic.of_one(_from_afar(address, error))
-    rasters = {tile.path: tile for tile in (_tile(tile, error, allow_remote=allow_remote) for tile in tiles)}
-    if len(rasters) == 1:  # a header and its data are one
-        return Mosaic.of_one(*rasters.values())
-    with _explained(Path(str(tiles[0])), error):
-        return mosaic(list(rasters.values()), zero_is_nothing=error is LabelsError)
-
-
-def _tile(named: str | Path, error: type[HypercapsError], *, allow_remote: bool) -> StoredRaster:
-    address = address_in(named, allowed=allow_remote, error=error)
-    if address is not None:
-        return _from_afar(address, error)
-    path, _ = split_spec(str(named), "tile", error)
-    with _explained(path, error):
-        if sniff(path) not in ("tiff", "envi", "product"):
-            raise error(f"{path} is no tile: tiles are GeoTIFF or ENVI files, which say where they lie")
-        raster = _raster(path)
-    return replace(raster, take=_explaining(raster.take, path, error))
-
-
-def _from_afar(address: str, error: type[HypercapsError]) -> StoredRaster:
-    def failed(cause: BaseException) -> HypercapsError:
-        return error(
-            f"{address} can't be read ({cause}): the address of a GeoTIFF is expected, download it to make sure"
-        )
-
-    try:
-        raster = geotiff_raster(Path(Path(unquote(urlsplit(address).path)).name), address)
-    except HypercapsError as cause:
-        raise error(str(cause)) from None
-    except _DAMAGE as cause:
-        raise failed(cause) from cause
-
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
-        try:
-            return raster.take(rows, cols, bands)
-        except OSError as cause:
-            raise failed(cause) from cause
-
-    return replace(raster, take=take)
-
-
 def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
     """A split.npz: flat pixel indices ``train``, ``val`` and ``test``, checked against the labels."""
     path = Path(path).expanduser()
-    arrays = {array.key: array for array in _stored(path, SplitError)}
+    arrays = {array.key: array for array in stored_arrays(path, SplitError)}
     missing = [key for key in ("train", "val", "test") if key not in arrays]
     if missing:
         raise SplitError(
@@ -233,111 +156,15 @@ def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
 
 def list_arrays(path: Path) -> list[StoredArray]:
     """The arrays in a file, unread."""
-    return _stored(path, SceneError)
-
-
-def sniff(path: Path) -> Kind:
-    """What a file is, by its first bytes; plain numbers are ENVI's if its header is beside them."""
-    with path.open("rb") as file:
-        head = file.read(520)
-    if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
-        return "hdf5"
-    if head.startswith((b"MATLAB 5.0", b"MATLAB 7.3")) or path.suffix.lower() == ".mat":
-        return "matlab"  # version 4 has no mark of its own
-    if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
-        return "numpy"
-    if head.startswith(TIFF_MARKS):
-        return "tiff"
-    if is_metadata(path, head):
-        return "product"
-    if vector_kind(path, head) is not None:
-        return "vector"
-    if is_header(path) or header_of(path) is not None:
-        return "envi"
-    # A safetensors file: the length of its JSON header, and that header.
-    if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
-        return "safetensors"
-    return "unknown"
-
-
-def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path, str | None]:
-    """PATH or PATH:KEY to an existing file and a key."""
-    path, key = Path(spec).expanduser(), None
-    try:
-        if not path.exists() and ":" in spec:
-            before, _, after = spec.rpartition(":")
-            if Path(before).expanduser().exists():
-                path, key = Path(before).expanduser(), after
-        there, is_folder = path.exists(), path.is_dir()
-    except OSError as cause:  # a folder that may not be entered, a name that is too long
-        raise error(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_folder:
-        raise error(f"{path} is a folder: give the file of the {what} itself")
-    if not there:
-        raise error(
-            f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
-            f"{', '.join(catalog.names())}"
-        )
-    return path, key
-
-
-def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
-    with _explained(path, error):
-        kind = sniff(path)
-        if kind == "matlab":
-            return matlab_arrays(path)
-        if kind == "hdf5":
-            return hdf5_arrays(path)
-        if kind == "numpy":
-            return numpy_arrays(path)
-        if kind in ("tiff", "envi", "product"):
-            raster = _raster(path)
-            shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
-            return [StoredArray("", shape, lambda: raster)]
-        if kind == "vector":
-            raise error(f"{path} holds polygons, lines or points: they can be labels or a mask, and nothing else")
-    raise error(f"{path} is of a kind that is not read here: {_READABLE}")
-
-
-def _raster(path: Path) -> StoredRaster:
-    """The raster of a GeoTIFF or an ENVI file, with what the metadata of its product says."""
-    if sniff(path) == "product":
-        path = image_of(path)
-    raster = geotiff_raster(path) if sniff(path) == "tiff" else envi_raster(path)
-    return with_sidecar(raster)
-
-
-@contextmanager
-def _explained(path: Path, error: type[HypercapsError]) -> Iterator[None]:
-    """What goes wrong in opening a file, in one sentence."""
-    try:
-        yield
-    except HypercapsError as cause:
-        raise cause if isinstance(cause, error) or not isinstance(cause, SceneError) else error(str(cause)) from None
-    except PermissionError:
-        raise error(f"{path} can't be read: permission denied") from None
-    except FileNotFoundError:
-        raise error(f"there is no file {path}: give the path of one") from None
-    except _DAMAGE as cause:
-        raise _damaged(path, error, cause) from cause
-
-
-def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
-    size = f" ({path.stat().st_size:,} bytes)" if path.is_file() else ""
-    return error(
-        f"{path}{size} is truncated, damaged or not what its name says "
-        f"({type(cause).__name__}): a whole file was expected, get it again; {_READABLE}"
-    )
+    return stored_arrays(path, SceneError)
 
 
 def _load(path: Path, key: str | None, ndim: int, what: str, error: type[HypercapsError]) -> Any:
-    chosen = choose(_stored(path, error), key, ndim, path, what, error)
-    try:
+    chosen = choose(stored_arrays(path, error), key, ndim, path, what, error)
+    with explained(path, error):
         array = chosen.load()
         in_file = ndim == 3 or isinstance(array, StoredRaster)  # a cube may stay on disk
         return array if in_file else np.asarray(array)
-    except _DAMAGE as cause:
-        raise _damaged(path, error, cause) from cause
 
 
 def _scene_from(
@@ -350,32 +177,18 @@ def _scene_from(
 ) -> Scene:
     cube = _load(path, key, 3, "scene", SceneError)
     if isinstance(cube, StoredRaster):
-        with _explained(path, SceneError):
+        with explained(path, SceneError):
             scene = scene_from(cube if given is None else with_given(cube, given))
     else:
         scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
         if given is not None:  # by the same rules as a raster's
             raster = StoredRaster(path, scene.shape, scene.dtype, _array_taker(cube), wavelengths=wavelengths)
             scene = replace(scene_from(with_given(raster, given)), name=name)
-    return replace(scene, reader=_explaining(scene.reader, path))
+    return replace(scene, reader=explaining(scene.reader, path))
 
 
 def _array_taker(cube: Any) -> Callable[[slice, slice, Bands], Taken]:
     return lambda rows, cols, bands: Taken(np.asarray(cube[rows, cols])[:, :, bands], None)
-
-
-def _explaining(read: Callable[P, T], path: Path, error: type[HypercapsError] = SceneError) -> Callable[P, T]:
-    """Damage inside a file that is read by window shows only then."""
-
-    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return read(*args, **kwargs)
-        except (OSError, ValueError) as cause:  # ValueError: a file that became shorter than what is mapped
-            if isinstance(cause, HypercapsError):
-                raise
-            raise _damaged(path, error, cause) from cause
-
-    return reading
 
 
 def _labels_from(
@@ -384,7 +197,7 @@ def _labels_from(
     loaded = _load(path, key, 2, "labels", LabelsError)
     if not isinstance(loaded, StoredRaster):
         return Labels.from_array(loaded, legend, name=name)
-    with _explained(path, LabelsError):
+    with explained(path, LabelsError):
         return _labels_of(loaded, scene)
 
 

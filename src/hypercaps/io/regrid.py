@@ -1,4 +1,7 @@
-"""Labels from another grid or coordinate system onto the scene's, by nearest neighbour; names of such systems."""
+"""Labels from another grid or coordinate system onto the scene's, by nearest neighbour; names of such systems.
+
+A scene that lies as its sensor flew has a table from the ground to its swath: labels go through it into the swath.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from rasterio.crs import CRS
 from rasterio.enums import Resampling
 from rasterio.warp import reproject
 
-from hypercaps.errors import LabelsError
+from hypercaps.errors import LabelsError, SceneError
 from hypercaps.io.stored import StoredRaster, tell
 from hypercaps.scene import Affine, Labels, Lookup, Scene
 
@@ -44,7 +47,8 @@ def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels
         raise LabelsError(
             f"no labelled pixel of {raster.path} lies in scene {scene.name!r}: give labels of the same place"
         )
-    tell(f"labels {labels.name!r} lie on another grid than scene {scene.name!r}: the nearest label of a pixel is taken")
+    where = "on another grid than" if scene.lookup is None else "on the ground under the swath of"
+    tell(f"labels {labels.name!r} lie {where} scene {scene.name!r}: the nearest label of a pixel is taken")
     return Labels.from_array(moved, labels.legend, name=labels.name)
 
 
@@ -98,24 +102,6 @@ def _one_sided(with_crs: str | Path, without: str | Path, crs: str) -> str:
     )
 
 
-def ground_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int, int]) -> npt.NDArray[np.int16]:
-    """Labels on the lookup's grid (H, W) to the scene's own pixels (rows, columns), each that of most of its ground.
-
-    Ground without a label has no vote; where two labels have the same number of votes, the pixel stays unlabelled.
-    """
-    voting = (array > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
-    pixels = lookup.rows[voting].astype(np.int64) * shape[1] + lookup.cols[voting]
-    votes, counts = np.unique(np.stack([pixels, array[voting].astype(np.int64)]), axis=1, return_counts=True)
-    order = np.lexsort((counts, votes[0]))  # by pixel, the most votes last
-    pixel, label, count = votes[0][order], votes[1][order], counts[order]
-    last = np.append(pixel[1:] != pixel[:-1], True) if pixel.size else np.zeros(0, dtype=bool)
-    tied = np.append(False, (pixel[1:] == pixel[:-1]) & (count[1:] == count[:-1])) if pixel.size else last
-    swath = np.zeros(shape, dtype=np.int16)
-    won = last & ~tied
-    swath.ravel()[pixel[won]] = label[won]
-    return swath
-
-
 def groups_to_swath(
     groups: npt.NDArray[np.int32], ground_labels: npt.NDArray[np.int16], swath: npt.NDArray[np.int16], lookup: Lookup
 ) -> npt.NDArray[np.int32]:
@@ -126,6 +112,34 @@ def groups_to_swath(
     found = np.zeros(swath.shape, dtype=np.int32)
     found.ravel()[at[for_it][::-1]] = groups[seen][for_it][::-1]  # the last one written is the first
     return found
+
+
+def ground_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int, int]) -> npt.NDArray[np.int16]:
+    """Classes on the ground grid (H, W), 0 = none, in the rows and columns of a swath of ``shape``.
+
+    Several pixels of the ground may come from one of the swath: the class of most of them is taken, and none where two
+    classes have as many.
+    """
+    _check_table(lookup, array.shape, shape)
+    labelled = (array > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
+    place = lookup.rows[labelled].astype(np.int64) * shape[1] + lookup.cols[labelled]  # (votes,)
+    pairs, votes = np.unique(place << 16 | array[labelled].astype(np.int64), return_counts=True)
+    order = np.lexsort((votes, pairs >> 16))  # by place, and there the most votes last
+    place, label, votes = pairs[order] >> 16, pairs[order] & 0xFFFF, votes[order]
+    last = np.flatnonzero(np.append(place[1:] != place[:-1], True)[: place.size])
+    tied = (last > 0) & (place[last - 1] == place[last]) & (votes[last - 1] == votes[last])
+    swath = np.zeros(shape[0] * shape[1], dtype=np.int16)
+    swath[place[last[~tied]]] = label[last[~tied]]
+    return swath.reshape(shape)
+
+
+def _check_table(lookup: Lookup, ground: tuple[int, ...], swath: tuple[int, ...]) -> None:
+    """numpy would take places from the end of an array for negative ones, and say little of those beyond it."""
+    if lookup.shape != ground or lookup.rows.max() >= swath[0] or lookup.cols.max() >= swath[1]:
+        raise SceneError(
+            f"a ground table of {lookup.shape} does not fit a grid of {ground} and a swath of {swath}: the scene's own "
+            "table is expected"
+        )
 
 
 def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:

@@ -22,6 +22,7 @@ from hypercaps.scene import (
     Labels,
     Legend,
     LegendEntry,
+    Lookup,
     PixelReader,
     Pixels,
     Rgb,
@@ -65,6 +66,7 @@ class StoredRaster:
     transform: Affine | None = None
     names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
     colors: Mapping[int, Rgb] = field(default_factory=dict)
+    lookup: Lookup | None = None  # for a raster that lies as its sensor flew
     block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: rows
 
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
@@ -105,6 +107,7 @@ def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scen
         fwhm=None if raster.fwhm is None else raster.fwhm[bands],
         crs=raster.crs,
         transform=raster.transform,
+        lookup=raster.lookup,
         block=raster.block,
     )
 
@@ -154,8 +157,6 @@ def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) 
 
 def _empty_bands(path: Path, parts: Sequence[StoredRaster], bands: Bands) -> Bands:
     """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster, or its parts."""
-    if any(part.dtype.kind in "iu" and all(value is None for value in part.nodata) for part in parts):
-        return bands[:0]  # whole numbers without a nodata are all something
     empty, looked_everywhere = bands, True
     for part in parts:
         windows, is_whole = _looks(part, _LOOKS if len(parts) == 1 else max(4, 4 * _LOOKS // len(parts)))
@@ -224,6 +225,11 @@ _UNITS = {
     "um": 1e3, "\u00b5m": 1e3, "\u03bcm": 1e3,
     "millimeters": 1e6, "mm": 1e6, "meters": 1e9, "m": 1e9, "angstroms": 0.1,
 }  # fmt: skip
+
+
+def is_wavelength_unit(units: str) -> bool:
+    """Whether ``units`` are those that wavelengths are given in, and other lengths hardly ever."""
+    return _UNITS.get(units.strip().lower(), math.inf) <= 1e3
 
 
 def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:
