@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +138,35 @@ def test_refused_places(folder: Path, tmp_path: Path) -> None:
     whole = (folder / "fields.gpkg").read_bytes()
     (tmp_path / "cut.gpkg").write_bytes(whole[: len(whole) // 2])
     refused(train(tmp_path / "cut.gpkg"), "truncated, damaged", nothing_at=tmp_path / "run")
+
+
+def test_what_the_page_on_labels_tells_people_to_type(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(folder / "scene.tif", "scene.tif")
+    shutil.copy(folder / "fields.gpkg", "fields.gpkg")
+    kinds = [kind for kind in KINDS for _ in range(6)]
+    write(Path("site.gpkg"), FIELDS, {"kind": kinds}, layer="plots")
+    write(Path("site.gpkg"), FIELDS[:1], {"kind": ["x"]}, layer="others", append=True)
+    write(Path("other.geojson"), [shapely.box(25, 4, 35, 6)], {"kind": ["sand"]})
+    with rasterio.open("scene.tif") as scene:
+        more = np.zeros((36, 36), np.uint8)
+        more[[4, 16, 34], :12], more[[4, 16, 34], 12:24] = 7, 8  # three areas each, between the polygons
+        profile = {"driver": "GTiff", "width": 36, "height": 36, "count": 1, "dtype": "uint8", "crs": scene.crs}
+        with rasterio.open("more.tif", "w", transform=scene.transform, **profile) as file:
+            file.write(more, 1)
+    page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("hypercaps ")]
+    assert len(lines) == 5
+    for line in lines:
+        args = shlex.split(line, comments=True)[1:]
+        result = hypercaps(*args, *(["--method", "rbf-svm", "--no-map"] if args[0] == "train" else []))
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    assert scope["split"].kind == "polygons" and len(scope["labels"].legend) == 5
 
 
 def test_info(folder: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import ndimage
 
 from hypercaps.errors import DataWarning, SplitError
 from hypercaps.io.open import open_labels
@@ -251,6 +252,20 @@ def test_areas_that_meet_at_a_corner_are_one_and_classes_are_not_joined() -> Non
     areas = connected_areas(np.array([[1, 0, 1, 2], [0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 0, 3]], dtype=np.int16))
     assert areas.dtype == np.int32
     np.testing.assert_array_equal(areas, [[1, 0, 1, 2], [0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 0, 4]])
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=st.integers(1, 9), cols=st.integers(1, 9), classes=st.integers(1, 3), seed=st.integers(0, 999))
+def test_areas_are_those_of_another_way_to_find_them(rows: int, cols: int, classes: int, seed: int) -> None:
+    array = np.random.default_rng(seed).integers(0, classes + 1, (rows, cols)).astype(np.int16)
+    areas = connected_areas(array)
+    assert ((areas > 0) == (array > 0)).all()
+    for label in range(1, classes + 1):
+        expected, count = ndimage.label(array == label, structure=np.ones((3, 3)))
+        pairs = {*zip(expected[array == label].tolist(), areas[array == label].tolist(), strict=True)}
+        assert len(pairs) == count == len({area for _, area in pairs})
+    numbers = areas[areas > 0]
+    assert numbers[np.sort(np.unique(numbers, return_index=True)[1])].tolist() == list(range(1, areas.max() + 1))
 
 
 def test_groups_that_labels_bring_are_kept_whole() -> None:

@@ -6,11 +6,12 @@ in the grid's own columns and rows, so that a rotated grid is like any other.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -198,26 +199,36 @@ def burn(pieces: Pieces, classes: npt.NDArray[np.int64], shape: tuple[int, int])
     Where features of one class overlap the first one counts; where classes differ nobody does.
     """
     labels, groups = np.zeros(shape, dtype=np.int16), np.zeros(shape, dtype=np.int32)
+    disputed = np.zeros(shape, dtype=bool)
     overlaps: Counter[tuple[int, int]] = Counter()
     of_class = classes[pieces.feature]
+    burnt = np.zeros(classes.size + 1, dtype=bool)  # by feature, from 1
+    left, top, right, bottom = pieces.bounds.T
     for tile in tile_windows(Window(0, shape[0], 0, shape[1]), _TILE):
-        left, top, right, bottom = pieces.bounds.T
         here = (left < tile.c1) & (top < tile.r1) & (right >= tile.c0) & (bottom >= tile.r0) & (of_class > 0)
-        claimed = labels[tile.rows, tile.cols]  # views: what is written here is written there
-        by = groups[tile.rows, tile.cols]
-        disputed = np.zeros(claimed.shape, dtype=bool)
         for label in np.unique(of_class[here]):
-            found = _burn_groups(pieces, np.flatnonzero(here & (of_class == label)), tile)
+            which = np.flatnonzero(here & (of_class == label))
+            window = _around(pieces, which, tile)
+            found = _burn_groups(pieces, which, window)
+            claimed = labels[window.rows, window.cols]  # a view: what is written here is written there
             both = (found > 0) & (claimed > 0)
             for other, pixels in zip(*np.unique(claimed[both], return_counts=True), strict=True):
                 overlaps[int(other), int(label)] += int(pixels)
-            disputed |= both
+            disputed[window.rows, window.cols] |= both
             fresh = (found > 0) & ~both
             claimed[fresh] = label
-            by[fresh] = found[fresh]
-        claimed[disputed] = 0
-        by[disputed] = 0
-    return Burnt(labels, groups, overlaps, _count_empty(pieces, of_class > 0, groups))
+            groups[window.rows, window.cols][fresh] = found[fresh]
+            burnt[found[found > 0]] = True
+    labels[disputed] = 0
+    groups[disputed] = 0
+    return Burnt(labels, groups, overlaps, _count_empty(pieces, (of_class > 0) & ~burnt[pieces.feature + 1], shape))
+
+
+def _around(pieces: Pieces, which: Ints, tile: Window) -> Window:
+    """The part of a tile that some pieces can reach."""
+    left, top = np.floor(pieces.bounds[which, :2].min(axis=0)).astype(int).tolist()
+    right, bottom = np.floor(pieces.bounds[which, 2:].max(axis=0)).astype(int).tolist()
+    return Window(max(tile.r0, top), min(tile.r1, bottom + 1), max(tile.c0, left), min(tile.c1, right + 1))
 
 
 def _burn_groups(pieces: Pieces, which: Ints, tile: Window) -> Groups32:
@@ -234,10 +245,11 @@ def _rasterized(pieces: Pieces, which: Ints, tile: Window, *, touched: bool) -> 
     found = np.zeros((tile.r1 - tile.r0, tile.c1 - tile.c0), dtype=np.int32)
     if which.size:
         which = which[np.argsort(-pieces.feature[which], kind="stable")]  # later ones are burnt over: the first last
+        shapes = _mappings(pieces.shapes[which], polygons=not touched)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
             rasterize(
-                zip(pieces.shapes[which], (pieces.feature[which] + 1).tolist(), strict=True),
+                zip(shapes, (pieces.feature[which] + 1).tolist(), strict=True),
                 out=found,
                 transform=rasterio.Affine(1, 0, tile.c0, 0, 1, tile.r0),
                 all_touched=touched,
@@ -245,17 +257,32 @@ def _rasterized(pieces: Pieces, which: Ints, tile: Window, *, touched: bool) -> 
     return found
 
 
-def _count_empty(pieces: Pieces, used: npt.NDArray[np.bool_], groups: Groups32) -> int:
-    """Polygons of which no pixel is left that hold no centre on their own; others lost theirs to another feature."""
+def _mappings(shapes: Geometries, *, polygons: bool) -> Iterator[dict[str, Any]]:
+    """Shapes as rasterio takes them, all at once: it takes shapely's own apart one number after the other."""
     import shapely
 
-    rows, cols = groups.shape
-    burnt = np.zeros(int(pieces.feature.max(initial=-1)) + 2, dtype=bool)
-    burnt[np.unique(groups)] = True
+    if polygons:
+        _, xy, (rings, starts) = shapely.to_ragged_array(shapes, include_z=False)
+        points = xy.tolist()
+        for first, last in itertools.pairwise(starts.tolist()):
+            ends = rings[first : last + 1].tolist()
+            yield {"type": "Polygon", "coordinates": [points[a:b] for a, b in itertools.pairwise(ends)]}
+    else:
+        for shape in shapes:
+            points = shapely.get_coordinates(shape).tolist()
+            is_point = shapely.get_type_id(shape) == 0
+            yield {"type": "Point" if is_point else "LineString", "coordinates": points[0] if is_point else points}
+
+
+def _count_empty(pieces: Pieces, unseen: npt.NDArray[np.bool_], shape: tuple[int, int]) -> int:
+    """Polygons among the pieces ``unseen`` that hold no centre; others lost their pixels to an earlier feature."""
+    import shapely
+
+    rows, cols = shape
     left, top, right, bottom = pieces.bounds.T
     inside = (left >= 0) & (top >= 0) & (right <= cols) & (bottom <= rows)
     is_polygon = shapely.get_type_id(pieces.shapes) == _POLYGON
-    suspects = np.flatnonzero(used & inside & is_polygon & ~burnt[pieces.feature + 1])
+    suspects = np.flatnonzero(unseen & inside & is_polygon)
     holds: dict[int, bool] = {}  # by feature
     for piece in suspects:
         c0, r0, c1, r1 = pieces.bounds[piece]
