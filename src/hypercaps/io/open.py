@@ -181,9 +181,10 @@ def _scene_from(
             scene = scene_from(cube if given is None else with_given(cube, given))
     else:
         scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
-        if given is not None:  # by the same rules as a raster's
+        if given is not None:  # by the same rules as a raster's; a public scene keeps its bands as they are known
             raster = StoredRaster(path, scene.shape, scene.dtype, _array_taker(cube), wavelengths=wavelengths)
-            scene = replace(scene_from(with_given(raster, given)), name=name)
+            raster = with_given(raster, given)
+            scene = replace(scene, fwhm=raster.fwhm) if wavelengths is not None else scene_from(raster)
     return replace(scene, reader=explaining(scene.reader, path))
 
 

@@ -25,7 +25,7 @@ _OF_GDAL = re.compile(
 def address_in(named: str | Path, *, allowed: bool, error: type[HypercapsError]) -> str | None:
     """The http address that is named, or None for a file of this machine; all else that is no file is refused."""
     spec = str(named)
-    if not _NETWORK.match(spec) and not (_OF_GDAL.match(spec) and not is_there(spec.rpartition(":")[0])):
+    if not _is_elsewhere(spec):
         return None
     # pathlib makes one slash of two.
     address = re.sub(r"^(https?):/+", r"\1://", spec.removeprefix("/vsicurl/"), flags=re.IGNORECASE)
@@ -48,7 +48,7 @@ def tiles_in(named: Named, error: type[HypercapsError]) -> list[str | Path] | No
             raise error("no tile is named: give the files of one scene, or a pattern such as 'tiles/*.tif'")
         return list(named)
     spec = str(named)
-    if _NETWORK.match(spec) or is_there(spec):
+    if is_there(spec) or _is_elsewhere(spec):
         return None
     if spec.startswith("@"):
         return _listed(Path(spec[1:]).expanduser(), error)
@@ -66,6 +66,11 @@ def files_in(named: Named) -> list[Path]:
         tiles = None
     specs = [str(tile) for tile in ([named] if tiles is None else tiles)]
     return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
+
+
+def _is_elsewhere(spec: str) -> bool:
+    before_key = spec.rpartition(":")[0]
+    return bool(_NETWORK.match(spec) or (_OF_GDAL.match(spec) and not is_there(before_key)))
 
 
 def is_there(spec: str) -> bool:
@@ -101,4 +106,4 @@ def _listed(path: Path, error: type[HypercapsError]) -> list[str | Path]:
     tiles = [line for line in lines if line and not line.startswith("#")]
     if not tiles:
         raise error(f"{path} names no tile: the name of one a line is expected")
-    return [line if _NETWORK.match(line) else path.parent / Path(line).expanduser() for line in tiles]
+    return [line if _is_elsewhere(line) else path.parent / Path(line).expanduser() for line in tiles]

@@ -98,7 +98,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
             path,
             (dataset.height, dataset.width, len(indexes)),
             dtype,
-            _taker(address or path, indexes, masks),
+            _taker(address or path, indexes, masks, blocks),
             wavelengths=None if info is None else info.wavelengths,
             fwhm=None if info is None else info.fwhm,
             good=tags.good(),
@@ -136,10 +136,14 @@ def _masks(of_bands: list[list[MaskFlags]]) -> Masks:
     return "one" if all(MaskFlags.per_dataset in flags for flags in of_bands) else "each"
 
 
-def _taker(source: Path | str, indexes: list[int], masks: Masks) -> Callable[[slice, slice, Bands], Taken]:
+def _taker(
+    source: Path | str, indexes: list[int], masks: Masks, blocks: Blocks | None
+) -> Callable[[slice, slice, Bands], Taken]:
     def take(rows: slice, cols: slice, bands: Bands) -> Taken:
         wanted = [indexes[band] for band in bands]
         window = RasterWindow.from_slices(rows, cols)
+        if blocks is not None:
+            blocks.check(rows, cols, wanted)
         with _opened(source) as dataset:
             stored = np.moveaxis(dataset.read(wanted, window=window), 0, -1)  # (h, w, bands)
             if masks == "none":
@@ -162,12 +166,13 @@ def _check_sidecars(path: Path) -> None:
 
 def _check_written(path: Path, dataset: Any, blocks: Blocks | None) -> None:
     """A block that was never written reads as zeros; where zero is data, a killed writer's file would pass."""
-    if blocks is None:  # from afar the last one must do: it is written last
+    if blocks is not None:
+        missing = f"{blocks.missing:,} of its {blocks.grid.blocks:,} blocks" if blocks.missing else ""
+    else:  # from afar the last one must do: it is written last
         height, width = dataset.block_shapes[-1]
         last = f"BLOCK_OFFSET_{(dataset.width - 1) // width}_{(dataset.height - 1) // height}"
-        blocks = Blocks(1, int(dataset.get_tag_item(last, "TIFF", bidx=dataset.count) is None))
-    if blocks.missing:
-        missing = f"{blocks.missing:,} of its {blocks.expected:,} blocks" if blocks.expected > 1 else "its last block"
+        missing = "" if dataset.get_tag_item(last, "TIFF", bidx=dataset.count) else "its last block"
+    if missing:
         raise SceneError(f"{path} was never written to its end: {missing} never came; get or make it again")
 
 

@@ -1,11 +1,13 @@
 """Does a TIFF hold what it describes? Its directory against its size, before GDAL is asked to believe either.
 
-GDAL reads a block that was never written as zeros, and takes a width that was changed by a flipped bit at its word. The
-first directory of a file lists where each block lies: that is enough to tell, and costs no pixels.
+GDAL reads a block that was never written as zeros, takes a width that was changed by a flipped bit at its word, and
+passes over the checksum of some deflated blocks. The first directory of a file lists where each block lies: that is
+enough to tell.
 """
 
 from __future__ import annotations
 
+import zlib
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,18 +24,52 @@ _TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # of fields that hold whole numb
 _MOST_FIELDS = 4096
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _SAMPLES, _STRIP_ROWS, _PLANAR = 256, 257, 258, 259, 277, 278, 284
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_DEFLATED = (8, 32946)  # ways to write the same compression
 _STRIPS, _TILES = (273, 279), (324, 325)  # where they lie, and how long they are
 
 
-class Blocks(NamedTuple):
-    """How many tiles or strips a file should have, and how many of them were never written."""
+class Blocks:
+    """The tiles or strips of a file, as its first directory lists them."""
 
-    expected: int
-    missing: int
+    def __init__(self, path: Path, grid: _Grid, compression: int, offsets: Numbers, counts: Numbers) -> None:
+        self.path, self.grid, self.offsets, self.counts = path, grid, offsets, counts
+        self.written = (offsets > 0) & (counts > 0)
+        # Only deflated blocks have a checksum. Each is looked at once.
+        self.unchecked = self.written.copy() if compression in _DEFLATED and grid.bits else np.zeros(0, dtype=bool)
+
+    @property
+    def missing(self) -> int:
+        """How many were never written."""
+        return self.grid.blocks - int(np.count_nonzero(self.written))
+
+    def check(self, rows: slice, cols: slice, bands: list[int]) -> None:
+        """Compare the checksums of the blocks that a window of these bands (from 1) is read from."""
+        if not self.unchecked.any():
+            return
+        grid = self.grid
+        planes = sorted({band - 1 for band in bands}) if grid.planes > 1 else [0]
+        down = np.arange(rows.start // grid.rows, -(-rows.stop // grid.rows))
+        across = np.arange(cols.start // grid.columns, -(-cols.stop // grid.columns))
+        touched = ((np.array(planes)[:, None, None] * grid.down + down[:, None]) * grid.across + across).ravel()
+        with self.path.open("rb") as file:
+            for block in touched[self.unchecked[touched]].tolist():
+                file.seek(int(self.offsets[block]))
+                if not self._is_whole(file.read(int(self.counts[block]))):
+                    raise SceneError(f"{self.path} is damaged: block {block:,} is not what was written; get it again")
+                self.unchecked[block] = False
+
+    def _is_whole(self, deflated: bytes) -> bool:
+        inflating = zlib.decompressobj()
+        full, last = self.grid.block_bytes
+        try:
+            length = len(inflating.decompress(deflated, full + 1))  # no more, whatever it would become
+        except zlib.error:
+            return False
+        return inflating.eof and last <= length <= full
 
 
 def check_tiff(path: Path) -> Blocks:
-    """Count the blocks of a TIFF; one whose directory describes more than the file holds is refused."""
+    """The blocks of a TIFF; one whose directory describes more than the file holds is refused."""
     with path.open("rb") as file:
         directory = _Directory(file, path)
         grid = _Grid.of(directory)
@@ -44,17 +80,18 @@ def check_tiff(path: Path) -> Blocks:
             f"{path} describes {grid.height} rows x {grid.width} columns x {grid.samples} bands in {grid.blocks:,} "
             f"blocks but lists {held:,}: get the whole file again"
         )
-    offsets, counts = offsets[: grid.blocks], counts[: grid.blocks]
-    written = (offsets > 0) & (counts > 0)
+    compression = directory.one(_COMPRESSION, 1)
+    blocks = Blocks(path, grid, compression, offsets[: grid.blocks], counts[: grid.blocks])
     room = np.uint64(directory.size)
+    offsets, counts, written = blocks.offsets, blocks.counts, blocks.written
     if (offsets > room)[written].any() or (counts > room - np.minimum(offsets, room))[written].any():
         raise SceneError(
             f"{path} is truncated or damaged: it has {directory.size:,} bytes and describes blocks beyond them; get "
             "the whole file again"
         )
-    if directory.one(_COMPRESSION, 1) == 1 and grid.bits:
+    if compression == 1 and grid.bits:
         _check_lengths(path, grid, counts, written)
-    return Blocks(grid.blocks, grid.blocks - int(np.count_nonzero(written)))
+    return blocks
 
 
 def _check_lengths(path: Path, grid: _Grid, counts: Numbers, written: npt.NDArray[np.bool_]) -> None:
