@@ -16,8 +16,8 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "native", "devices", "scene", "resampling", "splits", "metrics", "io", "whitening", "capsules", "models",
-    "patches", "training", "modelfile", "mapping", "classifier", "describe", "plots", "run", "study", "terminal",
-    "messages", "arguments", "cli",
+    "patches", "training", "parallel", "modelfile", "mapping", "classifier", "describe", "plots", "run", "study",
+    "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -28,6 +28,7 @@ HOMES = {
         "models",
         "patches",
         "training",
+        "parallel",
         "modelfile",
         "mapping",
         "classifier",
@@ -41,7 +42,7 @@ HOMES = {
     "shapely": {"io"},
     "dask": {"cluster"},
     "distributed": {"cluster"},
-    "lightning_fabric": {"training"},
+    "lightning_fabric": {"parallel"},
     "scipy": {"io", "study"},
     "pooch": {"io"},
     "matplotlib": {"plots"},

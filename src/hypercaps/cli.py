@@ -17,6 +17,7 @@ from hypercaps import __version__
 from hypercaps.arguments import (
     Debug,
     DeviceOption,
+    Devices,
     Json,
     LabelsArg,
     ModelArg,
@@ -105,6 +106,7 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
+    devices: Devices = 1,
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
@@ -137,6 +139,7 @@ def train(
         recipe=recipe,
         device=device,
         precision=precision,
+        devices=devices,
     )
     split = open_split(split_file, truth) if split_file else None
     with terminal.RunProgress(console) as bars:
