@@ -16,7 +16,8 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
-    "models", "patches", "training", "modelfile", "mapping", "classifier", "describe", "plots", "maps", "run", "study",
+    "models", "patches", "training", "parallel", "modelfile", "mapping", "classifier", "describe", "plots", "maps",
+    "run", "study",
     "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
@@ -28,6 +29,7 @@ HOMES = {
         "models",
         "patches",
         "training",
+        "parallel",
         "modelfile",
         "mapping",
         "classifier",
@@ -41,7 +43,7 @@ HOMES = {
     "shapely": {"io"},
     "dask": {"cluster"},
     "distributed": {"cluster"},
-    "lightning_fabric": {"training"},
+    "lightning_fabric": {"parallel"},
     "scipy": {"splits", "io", "study"},
     "pooch": {"io"},
     "matplotlib": {"plots"},

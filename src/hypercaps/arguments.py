@@ -57,6 +57,12 @@ Resample = Annotated[bool, typer.Option("--resample", help="Bring the scene to t
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, or as torch names it, say cuda.")
 ]
+Devices = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Processes, with --device cuda GPUs, that share each step; see docs/devices.md."
+    ),
+]
 Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: float32 or bfloat16.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
 Memory = Annotated[

@@ -22,10 +22,21 @@ from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scen
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
 from hypercaps.models.registry import Method, Recipe, SolvedRecipe, get_method
+from hypercaps.parallel.processes import check_devices, train_in_processes
+from hypercaps.parallel.worker import Job
 from hypercaps.patches import PatchStore, draw_valid_pixels
 from hypercaps.scene import Labels, Legend, Scene, Window
 from hypercaps.splits import Split
-from hypercaps.training import Examples, History, Progress, available_memory, bytes_to_train, solve, train
+from hypercaps.training import (
+    Examples,
+    History,
+    Progress,
+    available_memory,
+    bytes_to_train,
+    solve,
+    threads_in_use,
+    train,
+)
 from hypercaps.whitening import PREPROCESSINGS
 
 MOST_UNLABELLED = 20_000  # pixels of the scene that teach without a label, for methods that can use them
@@ -45,6 +56,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     method, recipe : a registered method and one of the ways to train it, None for the method's own
     structure : changes to the network's sizes, e.g. ``{"routings": 5}``
     device, precision : where networks are computed, as torch names it, and how precisely: float32 or bfloat16
+    devices : processes, each with its own GPU if ``device`` is cuda, that share every training step
 
     Attributes after ``fit``
     ------------------------
@@ -69,6 +81,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         structure: dict[str, Any] | None = None,
         device: str = "cpu",
         precision: str = "float32",
+        devices: int = 1,
     ) -> None:
         self.train = train
         self.val = val
@@ -83,6 +96,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.structure = structure
         self.device = device
         self.precision = precision
+        self.devices = devices
 
     def fit(
         self,
@@ -100,7 +114,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         _check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
-        seed, patch = _whole("seed", self.seed, 0), self._patch()
+        seed, patch, devices = _whole("seed", self.seed, 0), self._patch(), _whole("devices", self.devices, 1)
+        check_devices(devices, method, recipe, self.device)
         labels.check_fits(scene)
         labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
@@ -120,8 +135,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
         _check_split(split, labels)
         pixels = np.concatenate([split.train, split.val])
-        _check_memory(method, scene, len(legend), patch, structure, split, training)
-        network = method.network(scene.bands, len(legend), patch=patch, seed=seed, structure=structure)
+        _check_memory(method, scene, len(legend), patch, structure, split, training, devices)
+        sizes: dict[str, Any] = {"bands": scene.bands, "classes": len(legend), "patch": patch, "structure": structure}
+        network = method.network(**sizes, seed=seed)
 
         preprocessing = PREPROCESSINGS[method.preprocessing](scene)
         unlabelled = np.empty(0, dtype=np.int64)
@@ -137,6 +153,12 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if isinstance(recipe, SolvedRecipe):
             history = solve(network, method.loss, examples)
             structure |= network.found  # type: ignore[arg-type]  # torch types every attribute as a module
+        elif devices > 1:
+            threads = max(1, threads_in_use() // devices)
+            steps = training["epochs"], training["batch_size"]
+            job = Job(self.method, recipe.name, sizes, seed, *steps, device, devices, threads)
+            history = train_in_processes(job, network, examples, on_progress)
+            training["devices"] = devices
         else:
             network.to(device.name)
             history = train(
@@ -346,6 +368,7 @@ def _check_memory(
     structure: dict[str, Any],
     split: Split,
     training: dict[str, Any],
+    devices: int,
 ) -> None:
     """Refuse what would not fit into memory before it starts, not after an hour."""
     blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
@@ -355,8 +378,10 @@ def _check_memory(
     spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
     needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
     if training:
-        shape, batch = (patch, patch, scene.bands), min(training["batch_size"], split.train.size)
-        needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
+        # Each device has the weights and its part of a batch; they all map the same spectra.
+        shape, batch = (patch, patch, scene.bands), -(-min(training["batch_size"], split.train.size) // devices)
+        step = bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
+        needed += devices * step + (spectra if devices > 1 else 0)
     available = available_memory()
     if needed > available:
         raise ModelError(

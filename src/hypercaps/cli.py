@@ -20,6 +20,7 @@ from hypercaps.arguments import (
     ConfidenceDtype,
     Debug,
     DeviceOption,
+    Devices,
     Json,
     LabelsArg,
     Mask,
@@ -125,6 +126,7 @@ def train(
     allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
+    devices: Devices = 1,
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
@@ -162,6 +164,7 @@ def train(
         recipe=recipe,
         device=device,
         precision=precision,
+        devices=devices,
     )
     given = open_split(split_file, truth) if split_file else None
     with terminal.RunProgress(console) as bars:
