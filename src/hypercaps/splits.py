@@ -235,7 +235,8 @@ def split_polygons(
     if single:
         _warn(
             f"{', '.join(single)} {'has' if len(single) == 1 else 'have'} one polygon only, which trains, so that "
-            "nothing of it is left to test: outline another one, take a feature of several parts apart, or split at random"
+            "nothing of it is left to test: outline another one, take a feature of several parts apart, or split at "
+            "random"
         )
     if val > 0 and without_val:
         _warn(f"{', '.join(without_val)}: two polygons leave none to validate, the best epoch is chosen without them")
