@@ -121,7 +121,7 @@ def test_the_split_file_repeats_the_run(run: tuple[Path, Path, Path, Result], tm
     assert again.exit_code == 0, again.output
     assert {path.name for path in (tmp_path / "again").iterdir()} == RUN_FILES - MAPS
     first, second = (json.loads((folder / "metrics.json").read_text()) for folder in (out, tmp_path / "again"))
-    assert first["confusion"] == second["confusion"]
+    assert first["confusion"] == second["confusion"] and (first["split"], second["split"]) == ("random", "file")
     with np.load(out / "split.npz") as one, np.load(tmp_path / "again" / "split.npz") as two:
         assert set(one.files) == {"train", "val", "test"}
         for key in one.files:
