@@ -30,7 +30,8 @@ from hypercaps.io.prisma import is_prisma, prisma_arrays
 from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
 from hypercaps.io.regrid import labels_on_grid
 from hypercaps.io.stored import StoredRaster, labels_from, scene_from
-from hypercaps.io.zarrstore import is_zarr, zarr_arrays
+from hypercaps.io.zarrnodes import is_zarr
+from hypercaps.io.zarrstore import zarr_arrays
 from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
 from hypercaps.splits import Split
 
