@@ -495,10 +495,25 @@ def test_truncated_files(tmp_path: Path) -> None:
 
 
 def test_damaged_netcdf4(tmp_path: Path, guarded: None) -> None:
-    """With checksums for its chunks; those for its structure are NetCDF's own."""
-    path = save(dataset(**utm()), tmp_path / "sound.nc", chunksizes=(4, 3, 5), fletcher32=True)
+    """With checksums for its chunks, and packed: a place in the file that is all 0 has the checksum 0.
+
+    Its structure has checksums but for the index of chunks, and its coordinates have none: a scene that lies elsewhere
+    or has other wavelengths is not seen here, nor by anyone.
+    """
+    path = save(dataset(**utm()), tmp_path / "sound.nc", chunksizes=(4, 3, 5), fletcher32=True, zlib=True)
     found = outcomes(path, 250)
     assert found.count("refused") > 50 and found.count("same") > 20
+    assert set(found) <= {"refused", "same", "told"}
+
+
+def test_a_chunk_that_the_index_lists_and_does_not_find(tmp_path: Path) -> None:
+    path = save(dataset(), tmp_path / "a.nc", chunksizes=(4, 3, 5))
+    raw = bytearray(path.read_bytes())
+    tree = raw.index(b"TREE\x01\x00\x04\x00")  # an index of four chunks; the first's key is for four dimensions
+    raw[tree + 24 + 8 + 24] = 64  # the last of them, the bytes of a number, is always at 0
+    path.write_bytes(raw)
+    with pytest.raises(SceneError, match="truncated, damaged"):
+        open_scene(path).read()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import pickle
 import shutil
 import subprocess
@@ -233,6 +234,15 @@ def test_links_that_lead_out(what: str, version: int, tmp_path: Path) -> None:
     (path / target).unlink()
     shutil.copytree(secret / target, path / target) if what == "folder" else shutil.copy(secret / target, path / target)
     np.testing.assert_array_equal(open_scene(path).read().values, CUBE * 2)
+
+
+def test_a_pipe_in_place_of_a_chunk(tmp_path: Path) -> None:
+    """To read it would be to wait for ever."""
+    path = array(tmp_path / "a.zarr")
+    (path / "c/0/0/0").unlink()
+    os.mkfifo(path / "c/0/0/0")
+    with pytest.raises(SceneError, match="is no file"):
+        open_scene(path)
 
 
 BAD_2 = [

@@ -17,7 +17,7 @@ from hypercaps.errors import SceneError
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.georeference import georeference
 from hypercaps.io.stored import Bands, Bools, Floats, StoredRaster, Taken, is_wavelength_unit, nm_per_unit, tell
-from hypercaps.io.variables import Variable, find
+from hypercaps.io.variables import Variable, find, picked, span
 
 Variables = Mapping[str, Variable]
 
@@ -158,7 +158,7 @@ def _of_bands(
         for name in names:
             for other in beside:
                 if other.name.lower() == name:
-                    return other.all().astype(np.float64), other.text("units")
+                    return other.unpacked(), other.text("units")
             if variable.numbers(name).size == bands:
                 return variable.numbers(name).astype(np.float64), variable.text("wavelength_units")
         return None
@@ -167,7 +167,7 @@ def _of_bands(
     if waves is None:
         for other in beside:
             if "wavelength" in other.text("standard_name") or is_wavelength_unit(other.text("units")):
-                waves = other.all().astype(np.float64), other.text("units")
+                waves = other.unpacked(), other.text("units")
                 break
     good = listed(_GOOD_NAMES)
     flags = None if good is None else good[0] != 0
@@ -242,15 +242,13 @@ def _taker(variable: Variable, axes: Axes, packing: _Packing) -> Callable[[slice
 
     def arranged(array: npt.NDArray[Any], bands: Bands) -> npt.NDArray[Any]:
         array = array.transpose(*order, *rest).reshape(*(array.shape[axis] for axis in order), -1)
-        array = array[..., 0] if len(order) == 3 else array  # (h, w, bands)
-        everything = bands.size == array.shape[2] and (np.diff(bands) == 1).all()
-        return array if everything else array[:, :, bands - bands.min()]
+        return picked(array[..., 0], bands, axis=2) if len(order) == 3 else array  # (h, w, bands)
 
     def take(rows: slice, cols: slice, bands: Bands) -> Taken:
         window = [slice(0, 1)] * len(variable.shape)
         window[axes.row], window[axes.col] = rows, cols
         if axes.band is not None:
-            window[axes.band] = slice(int(bands.min()), int(bands.max()) + 1)
+            window[axes.band] = span(bands)
         part = variable.take(tuple(window))
         stored = arranged(part.stored, bands)
         stored = stored.view(packing.dtype) if packing.unsigned else stored.astype(packing.dtype, copy=False)

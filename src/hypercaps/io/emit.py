@@ -14,7 +14,7 @@ from hypercaps.io.arrays import StoredArray
 from hypercaps.io.georeference import crs_of_text
 from hypercaps.io.hdf5 import Hdf5
 from hypercaps.io.stored import Bands, Floats, StoredRaster, Taken, nm_per_unit, tell
-from hypercaps.io.variables import Variable
+from hypercaps.io.variables import Variable, picked, span
 from hypercaps.scene import Affine, Lookup
 
 _FILL = -9999.0
@@ -81,8 +81,7 @@ def _of_bands(file: Hdf5, cube: Variable, name: str) -> Floats | None:
 
 def _taker(cube: Variable, nodata: float) -> Callable[[slice, slice, Bands], Taken]:
     def take(rows: slice, cols: slice, bands: Bands) -> Taken:
-        first = int(bands.min())
-        stored = cube.take((rows, cols, slice(first, int(bands.max()) + 1))).stored[:, :, bands - first]
+        stored = picked(cube.take((rows, cols, span(bands))).stored, bands, axis=2)
         # -9999 is what EMIT writes, whatever a file gives as its fill value.
         return Taken(stored, None if nodata == _FILL else stored != _FILL)
 

@@ -28,7 +28,8 @@ from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
 from hypercaps.io.sidecars import image_of, is_metadata, with_sidecar
 from hypercaps.io.stored import StoredRaster
 from hypercaps.io.vectorfile import vector_kind
-from hypercaps.io.zarrstore import is_zarr, zarr_arrays
+from hypercaps.io.zarrnodes import is_zarr
+from hypercaps.io.zarrstore import zarr_arrays
 
 Kind = Literal[
     "matlab", "hdf5", "netcdf", "zarr", "numpy", "tiff", "envi", "product", "vector", "safetensors", "unknown"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import rasterio
 from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
-from hypercaps.io.stored import Floats, tell
+from hypercaps.io.stored import tell
 from hypercaps.io.variables import Variable, find
 from hypercaps.scene import Affine
 
@@ -45,12 +46,13 @@ def crs_of_text(text: str) -> str | None:
     """WKT of a coordinate system given as WKT or as EPSG:N; files and addresses, which GDAL would take too, are not."""
     text = text.strip()
     try:
-        if text.upper().startswith("EPSG:"):
-            return str(CRS.from_epsg(int(text[5:])).to_wkt())
-        if "[" not in text:
-            return None
-        crs = CRS.from_wkt(text)
-        return str(crs.to_wkt()) if crs else None
+        with rasterio.Env():  # without it GDAL prints its complaints
+            if text.upper().startswith("EPSG:"):
+                return str(CRS.from_epsg(int(text[5:])).to_wkt())
+            if "[" not in text:
+                return None
+            crs = CRS.from_wkt(text)
+            return str(crs.to_wkt()) if crs else None
     except (CRSError, ValueError, OverflowError):
         return None
 
@@ -96,7 +98,9 @@ def _steps(coordinate: Variable) -> tuple[float, float] | None:
     """The first value and the step of an evenly spaced coordinate, in units of the coordinate system."""
     if coordinate.shape[0] < 2:
         return None
-    values = _scaled(coordinate)
+    values = coordinate.unpacked()
+    if coordinate.text("units").lower() in ("km", "kilometers", "kilometres"):
+        values *= 1e3
     count = values.size
     first, step = float(values[0]), float((values[-1] - values[0]) / (count - 1))
     if not np.isfinite(values).all() or step == 0:
@@ -104,15 +108,6 @@ def _steps(coordinate: Variable) -> tuple[float, float] | None:
     if np.abs(values - (first + step * np.arange(count))).max() > _CROOKED * abs(step):
         return None
     return first, step
-
-
-def _scaled(coordinate: Variable) -> Floats:
-    values = coordinate.all().astype(np.float64)
-    for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
-        given = coordinate.numbers(name)
-        number = float(given[0]) if given.size == 1 else default
-        values = values * number if name == "scale_factor" else values + number
-    return values * 1e3 if coordinate.text("units").lower() in ("km", "kilometers", "kilometres") else values
 
 
 def _listed_affine(mapping: Variable) -> Affine | None:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import SceneError
+from hypercaps.io.hdf5chunks import check_found, check_written, fill_is_nodata
 from hypercaps.io.variables import Part, Variable, check_claims
 
 _LONGEST_ATTRIBUTE = 1 << 20  # bytes
@@ -32,6 +33,7 @@ _KNOWN = frozenset((
     "_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned",
     "units", "standard_name", "axis", "grid_mapping", "crs_wkt", "spatial_ref", "epsg_code", "grid_mapping_name",
     "GeoTransform", "flag_values", "flag_meanings", "wavelength", "wavelengths", "wavelength_units", "fwhm", "bbl",
+    "CLASS", "NAME", "DIMENSION_LIST",
 ))  # fmt: skip
 
 
@@ -45,15 +47,15 @@ class Hdf5:
 
 
 def is_described(path: Path) -> bool:
-    """Whether a file says more than its arrays: NetCDF names their dimensions, HDF-EOS and EMIT have their own groups.
+    """Whether a file says more than its arrays: NetCDF names their dimensions, products keep them in groups.
 
     Only names are looked at, which is safe in any file.
     """
     with h5py.File(path, "r") as file:
         if "_NCProperties" in file.attrs or {"HDFEOS", "sensor_band_parameters"} & set(file):
             return True
-        own = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
-        return any({"DIMENSION_LIST", "CLASS"} & set(file[name].attrs) for name in own)
+        own = [file[name] for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
+        return any({"DIMENSION_LIST", "REFERENCE_LIST"} & set(item.attrs) for item in own)
 
 
 _survived: set[tuple[str, int, int, int]] = set()
@@ -80,21 +82,23 @@ def _survey(path: Path) -> Hdf5:
             if not isinstance(link, (h5py.HardLink, h5py.SoftLink)):
                 raise SceneError(f"{path} refers elsewhere by its entry {name!r}: only what is inside it is read")
         datasets = {name: item for name in links if isinstance(item := file.get(name), h5py.Dataset)}
-        scales = {_address(dataset): name for name, dataset in datasets.items() if _is_scale(dataset)}
+        attrs = {name: _attributes(path, dataset, _KNOWN) for name, dataset in datasets.items()}
+        scales = {_address(dataset): name for name, dataset in datasets.items() if _is_scale(attrs[name])}
         variables = {
-            name: _variable(path, name, dataset, scales, size)
+            name: _variable(path, name, dataset, attrs[name], scales, size)
             for name, dataset in datasets.items()
-            if not _is_mere_dimension(dataset)
+            if not (_is_scale(attrs[name]) and _is_mere_dimension(attrs[name]))
         }
         return Hdf5(path, variables, _attributes(path, file, None))
 
 
-def _variable(path: Path, key: str, dataset: h5py.Dataset, scales: Mapping[int, str], size: int) -> Variable:
+def _variable(
+    path: Path, key: str, dataset: h5py.Dataset, attrs: Mapping[str, Any], scales: Mapping[int, str], size: int
+) -> Variable:
     if dataset.external or dataset.is_virtual:
         raise SceneError(f"{path} keeps {key!r} in another file: only what is inside it is read")
     shape = tuple(int(length) for length in dataset.shape or ())
-    attrs = _attributes(path, dataset, _KNOWN)
-    dims = _dimensions(dataset, key, scales, len(shape))
+    dims = _dimensions(dataset, attrs, key, scales, len(shape))
 
     def check() -> None:
         check_claims(path, key, shape, dataset_chunks, dtype.itemsize, size)
@@ -103,92 +107,19 @@ def _variable(path: Path, key: str, dataset: h5py.Dataset, scales: Mapping[int, 
 
     dtype, dataset_chunks = dataset.dtype, dataset.chunks
     native = dtype.newbyteorder("=") if dtype.kind in "iuf" else dtype
-    return Variable(path, key, dims, shape, native, attrs, _taker(path, key, native), dataset_chunks, check)
+    return Variable(path, key, dims, shape, native, attrs, _taker(path, key, native, attrs), dataset_chunks, check)
 
 
-def _taker(path: Path, key: str, dtype: np.dtype[Any]) -> Callable[[tuple[slice, ...]], Part]:
+def _taker(path: Path, key: str, dtype: np.dtype[Any], attrs: Mapping[str, Any]) -> Callable[[tuple[slice, ...]], Part]:
     def take(window: tuple[slice, ...]) -> Part:
         with h5py.File(path, "r") as file:
-            stored: npt.NDArray[Any] = np.asarray(file[key][window])
+            dataset = file[key]
+            stored: npt.NDArray[Any] = np.asarray(dataset[window])
+            if dataset.chunks is not None and not fill_is_nodata(dataset, attrs):
+                check_found(dataset, window, stored)
         return Part(stored.astype(dtype, copy=False), None)
 
     return take
-
-
-def check_written(path: Path, dataset: h5py.Dataset, attrs: Mapping[str, Any]) -> None:
-    """Refuse data that are not all there: HDF5 gives zeros for them, or the next thing in the file."""
-    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
-    if dataset.chunks is None:
-        where, there = dataset.id.get_offset(), dataset.id.get_storage_size()
-        compact = where is None and there == claimed  # a few numbers within the dataset's own description
-        whole = where is not None and there == claimed and where + there <= path.stat().st_size
-        if not (whole or compact):
-            raise _unwritten(path, dataset, there, claimed, "bytes")
-        return
-    filters = _filters(path, dataset)
-    grid = [-(-length // step) for length, step in zip(dataset.shape, dataset.chunks, strict=True)]
-    places: set[tuple[int, ...]] = set()
-    stretches: list[tuple[int, int]] = []
-
-    def see(chunk: Any) -> None:
-        places.add(tuple(chunk.chunk_offset))
-        stretches.append((int(chunk.byte_offset), int(chunk.size)))
-        _check_chunk(path, dataset, filters, chunk)
-
-    dataset.id.chunk_iter(see)
-    stretches.sort()
-    ends = [start + size for start, size in stretches]
-    overlap = any(end > start for end, (start, _) in zip(ends, stretches[1:], strict=False))
-    inside = all(
-        0 <= place < length and place % step == 0
-        for at in places
-        for place, length, step in zip(at, dataset.shape, dataset.chunks, strict=True)
-    )
-    if overlap or not inside or len(places) != len(stretches) or (ends and ends[-1] > path.stat().st_size):
-        raise SceneError(f"{path} has chunks of {dataset.name!r} that lie on each other or outside: get the file again")
-    if len(places) < math.prod(grid) and not _fill_is_nodata(dataset, attrs):
-        raise _unwritten(path, dataset, len(places), math.prod(grid), "chunks")
-
-
-def _unwritten(path: Path, dataset: h5py.Dataset, there: int, claimed: int, what: str) -> SceneError:
-    return SceneError(
-        f"{path} was never written to its end: {dataset.name!r} has {there:,} of {claimed:,} {what}; get it again"
-    )
-
-
-def _filters(path: Path, dataset: h5py.Dataset) -> list[int]:
-    """The numbers of the filters that a chunk goes through, all of them at hand."""
-    properties = dataset.id.get_create_plist()
-    filters = [properties.get_filter(i) for i in range(properties.get_nfilters())]
-    for number, _, _, name in filters:
-        if not h5py.h5z.filter_avail(number):
-            raise SceneError(
-                f"{path} packs {dataset.name!r} with filter {number} ({name.decode(errors='replace')}), which is not "
-                "at hand: write it again with gzip, or install the filter for HDF5"
-            )
-    return [number for number, _, _, _ in filters]
-
-
-_KEEP_SIZE = (h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
-
-
-def _check_chunk(path: Path, dataset: h5py.Dataset, filters: list[int], chunk: Any) -> None:
-    """A chunk may say that it skipped a filter, as those do that would not get smaller; then its size is known."""
-    used = [number for i, number in enumerate(filters) if not chunk.filter_mask >> i & 1]
-    sums = used.count(h5py.h5z.FILTER_FLETCHER32)
-    plain = math.prod(dataset.chunks) * dataset.dtype.itemsize + 4 * sums
-    unchecked = sums < filters.count(h5py.h5z.FILTER_FLETCHER32)
-    if chunk.size < 1 or unchecked or (all(number in _KEEP_SIZE for number in used) and chunk.size != plain):
-        raise SceneError(f"{path} has a chunk of {dataset.name!r} of a size that can't be: get the file again")
-
-
-def _fill_is_nodata(dataset: h5py.Dataset, attrs: Mapping[str, Any]) -> bool:
-    """Whether a chunk that was never written reads as what the file calls missing."""
-    fill = dataset.fillvalue
-    if dataset.dtype.kind == "f" and np.isnan(fill):
-        return True
-    declared = [attrs[name] for name in ("_FillValue", "missing_value") if isinstance(attrs.get(name), np.ndarray)]
-    return any(bool((values == fill).any()) for values in declared)
 
 
 # Attributes and dimensions
@@ -207,6 +138,8 @@ def _attributes(path: Path, item: Any, wanted: frozenset[str] | None) -> dict[st
             found[name] = np.asarray(item.attrs[name])
         elif stored.dtype.kind == "S" or h5py.check_string_dtype(stored.dtype) is not None:
             found[name] = _text(item.attrs[name])
+        elif name == "DIMENSION_LIST":
+            found[name] = item.attrs[name]
     return found
 
 
@@ -220,24 +153,25 @@ def _address(item: Any) -> int:
     return int(h5py.h5o.get_info(item.id).addr)
 
 
-def _is_scale(dataset: h5py.Dataset) -> bool:
-    return "CLASS" in dataset.attrs and _text(dataset.attrs["CLASS"]) == "DIMENSION_SCALE"
+def _is_scale(attrs: Mapping[str, Any]) -> bool:
+    return attrs.get("CLASS") == "DIMENSION_SCALE"
 
 
-def _is_mere_dimension(dataset: h5py.Dataset) -> bool:
+def _is_mere_dimension(attrs: Mapping[str, Any]) -> bool:
     """NetCDF keeps a dimension without coordinates as a dataset that is never written."""
-    name = _text(dataset.attrs["NAME"]) if _is_scale(dataset) and "NAME" in dataset.attrs else ""
-    return name.startswith("This is a netCDF dimension but not a netCDF variable")
+    name = attrs.get("NAME")
+    return isinstance(name, str) and name.startswith("This is a netCDF dimension but not a netCDF variable")
 
 
-def _dimensions(dataset: h5py.Dataset, key: str, scales: Mapping[int, str], ndim: int) -> tuple[str, ...]:
+def _dimensions(
+    dataset: h5py.Dataset, attrs: Mapping[str, Any], key: str, scales: Mapping[int, str], ndim: int
+) -> tuple[str, ...]:
     """Names of the axes. h5py's own ``dims`` are not used: a damaged file ends the whole program there."""
-    if "DIMENSION_LIST" in dataset.attrs:
-        lists = dataset.attrs["DIMENSION_LIST"]
+    lists = attrs.get("DIMENSION_LIST", ())
+    if len(lists) == ndim:
         keys = [scales.get(_address(dataset.file[refs[0]]), "") if len(refs) else "" for refs in lists]
-        if len(keys) == ndim:
-            return tuple(name.rpartition("/")[2] for name in keys)
-    if ndim == 1 and _is_scale(dataset):
+        return tuple(name.rpartition("/")[2] for name in keys)
+    if ndim == 1 and _is_scale(attrs):
         return (key.rpartition("/")[2],)
     return ("",) * ndim
 
@@ -258,7 +192,7 @@ def _is_survived(path: Path) -> bool:
         return False
     except OSError:  # no Python to start: then it is done without
         return True
-    return done.returncode >= 0
+    return done.returncode in (0, 1)  # 1: an error of Python, which comes again where it can be explained
 
 
 def look(path: str, seconds: int) -> None:

@@ -20,7 +20,7 @@ from hypercaps.io.arrays import StoredArray
 from hypercaps.io.georeference import crs_of_text
 from hypercaps.io.hdf5 import Hdf5
 from hypercaps.io.stored import Bands, Bools, Floats, StoredRaster, Taken, ranges, tell
-from hypercaps.io.variables import Variable
+from hypercaps.io.variables import Variable, picked, span
 from hypercaps.scene import Affine
 
 _SWATH = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"
@@ -179,10 +179,7 @@ def _taker(vnir: _Detector, swir: _Detector, order: npt.NDArray[np.intp]) -> Cal
 
 def _window(cube: Variable, rows: slice, cols: slice, bands: Bands) -> npt.NDArray[Any]:
     """Some bands of a cube that is stored (rows, bands, columns), as (h, w, bands)."""
-    first = int(bands.min())
-    stored = cube.take((rows, slice(first, int(bands.max()) + 1), cols)).stored
-    turned: npt.NDArray[Any] = stored[:, bands - first].transpose(0, 2, 1)
-    return turned
+    return picked(cube.take((rows, span(bands), cols)).stored, bands, axis=1).transpose(0, 2, 1)
 
 
 def _georeference(file: Hdf5, rows: int, cols: int) -> tuple[str | None, Affine | None]:

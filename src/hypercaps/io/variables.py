@@ -59,6 +59,13 @@ class Variable:
         self.check()
         return self.take(tuple(slice(0, length) for length in self.shape)).stored
 
+    def unpacked(self) -> npt.NDArray[np.float64]:
+        """The whole of a short variable, with its scale and offset applied."""
+        values = self.all().astype(np.float64)
+        scale, offset = self.numbers("scale_factor"), self.numbers("add_offset")
+        values = values * float(scale[0]) if scale.size == 1 else values
+        return values + float(offset[0]) if offset.size == 1 else values
+
     def text(self, name: str) -> str:
         """An attribute that is text; empty where it is missing or something else."""
         value = self.attrs.get(name)
@@ -79,6 +86,19 @@ def find(variables: Mapping[str, Variable], group: str, name: str) -> Variable |
         if key in variables or not group:
             return variables.get(key)
         group = group.rpartition("/")[0]
+
+
+def span(bands: npt.NDArray[np.intp]) -> slice:
+    """From the first to the last of some bands: read in one piece, from which :func:`picked` takes them."""
+    return slice(int(bands.min()), int(bands.max()) + 1)
+
+
+def picked(array: npt.NDArray[Any], bands: npt.NDArray[np.intp], axis: int) -> npt.NDArray[Any]:
+    """Those ``bands`` of an array that holds their :func:`span` along ``axis``; no copy if they are all of it."""
+    if bands.size == array.shape[axis] and (np.diff(bands) == 1).all():
+        return array
+    some: npt.NDArray[Any] = np.take(array, bands - bands.min(), axis=axis)
+    return some
 
 
 def check_claims(path: Path, key: str, shape: Sequence[int], chunk: Sequence[int] | None, item: int, size: int) -> None:
