@@ -16,8 +16,8 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
-    "models", "patches", "training", "parallel", "modelfile", "mapping", "classifier", "describe", "plots", "maps",
-    "run", "study",
+    "models", "patches", "training", "parallel", "checks", "modelfile", "mapping", "classifier", "describe", "plots",
+    "maps", "run", "study",
     "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
