@@ -80,7 +80,8 @@ def test_corners_that_are_edges(tmp_path: Path) -> None:
         "Product_LRcorner_easting": 600000.0 + 30 * PRISMA_COLS,
         "Product_LRcorner_northing": 5000000.0 - 30 * PRISMA_ROWS,
     }  # fmt: skip
-    assert opened(write_prisma(tmp_path / "a.he5", **edges)).transform == (30, 0, 600000, 0, -30, 5000000)
+    scene = opened(write_prisma(tmp_path / "a.he5", Epsg_Code=np.bytes_("32633"), **edges))
+    assert scene.transform == (30, 0, 600000, 0, -30, 5000000) and scene.crs is not None
 
 
 def test_without_a_place(tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def _georeference(file: Hdf5, rows: int, cols: int) -> tuple[str | None, Affine 
     corners = [file.attrs.get(f"Product_{corner}") for corner in (
         "ULcorner_easting", "LRcorner_easting", "ULcorner_northing", "LRcorner_northing")]  # fmt: skip
     code = file.attrs.get("Epsg_Code")
+    code = np.array(int(code)) if isinstance(code, str) and code.isdigit() else code
     if not all(isinstance(value, np.ndarray) and value.size == 1 for value in [*corners, code]):
         tell(f"{file.path.name}: its corners or its EPSG code are missing, so it lies nowhere")
         return None, None
