@@ -16,9 +16,8 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
-    "models", "patches", "training", "parallel", "checks", "modelfile", "mapping", "classifier", "describe", "plots",
-    "maps", "run", "study",
-    "terminal", "messages", "arguments", "cli",
+    "models", "patches", "training", "parallel", "checks", "modelfile", "mapping", "classifier", "cluster", "describe",
+    "plots", "maps", "run", "study", "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -36,8 +35,8 @@ HOMES = {
     },
     "rasterio": {"io"},
     "h5py": {"io"},
-    "h5netcdf": {"io"},
-    "xarray": {"io"},
+    "h5netcdf": set(),
+    "xarray": set(),
     "zarr": {"io"},
     "pyogrio": {"io"},
     "shapely": {"io"},

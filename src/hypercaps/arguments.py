@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from hypercaps.errors import LabelsError, OutputError, SplitError
 from hypercaps.messages import console_out, remember_debug
 
 if TYPE_CHECKING:
+    from hypercaps.cluster.pool import Cluster
     from hypercaps.modelfile import TrainedModel
     from hypercaps.scene import Labels, Legend, Scene
 
@@ -75,6 +77,10 @@ ConfidenceDtype = Annotated[
 Mask = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Map only what lies inside polygons, or where a raster is not 0."),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Have it done by the dask cluster whose scheduler is there."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Debug = Annotated[
@@ -165,6 +171,17 @@ def input_files(*given: str | Path | None) -> list[Path]:
     from hypercaps.io.places import files_in
 
     return [path for named in given if named is not None for path in files_in(named)]
+
+
+def cluster_of(
+    address: str | None, workers: int = 1, threads: int | None = None
+) -> AbstractContextManager[Cluster | None]:
+    """Those who do the work: a cluster that is there, processes on this machine, or None: this process alone."""
+    if address is None and workers == 1:
+        return nullcontext()
+    from hypercaps.cluster.pool import Cluster
+
+    return Cluster(address, workers=workers if address is None else None, threads=threads)
 
 
 def set_threads(threads: int | None) -> None:

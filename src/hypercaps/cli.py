@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ from hypercaps import __version__
 from hypercaps.arguments import (
     AllowRemote,
     ClassField,
+    ClusterOption,
     ConfidenceDtype,
     Debug,
     DeviceOption,
@@ -32,6 +34,7 @@ from hypercaps.arguments import (
     SplitOption,
     Threads,
     Wavelengths,
+    cluster_of,
     command_line,
     input_files,
     listed,
@@ -197,6 +200,7 @@ def train(
 
 @app.command("map", epilog="Example:  hypercaps map runs/first/model.safetensors cube.mat --out map.tif")
 def map_(
+    ctx: typer.Context,
     model: ModelArg,
     scene: SceneArg,
     *,
@@ -216,6 +220,8 @@ def map_(
     resample: Resample = False,
     wavelengths: Wavelengths = None,
     allow_remote: AllowRemote = False,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that share the windows.")] = 1,
+    cluster: ClusterOption = None,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
@@ -234,6 +240,7 @@ def map_(
 
     console = console_out()
     most_memory = memory_bytes(memory)
+    refuse_together(ctx, "cluster", ("workers",))
     picture = out.suffix.lower() == ".png"
     files = MapFiles(
         classes=None if picture else out,
@@ -249,20 +256,29 @@ def map_(
         check_output(path, {".tif", ".tiff"}, inputs=taken)
         taken += input_files(path)
     classifier = load_model(model, device=device, precision=precision)
-    progress = terminal.download_bar(console)
-    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
+    cube = open_scene(scene, **options, progress=terminal.download_bar(console))
     cube = with_bands_of(classifier.model_, cube, resample)
+    only = open_mask(mask, cube) if mask else None
     set_threads(threads)
     try:
-        with terminal.RunProgress(console) as bars:
+        with cluster_of(cluster, workers, threads) as pool, terminal.RunProgress(console) as bars:
+            mapper = None
+            if pool is not None:
+                from hypercaps.cluster.maps import MapJob, Opening, map_windows_on
+
+                opening = Opening.of(scene, **options)
+                job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
+                mapper = partial(map_windows_on, pool, job, only=only, with_scores=probabilities is not None)
             make_map(
                 classifier,
                 cube,
                 files,
                 model_sha256=file_sha256(model),
-                only=open_mask(mask, cube) if mask else None,
+                only=only,
                 memory=most_memory,
                 resume=resume,
+                mapper=mapper,
                 on_progress=bars.mapping,
             )
     except KeyboardInterrupt:
@@ -404,6 +420,7 @@ def methods(
 
 @app.command(epilog="Example:  hypercaps study quick --out studies/quick")
 def study(
+    ctx: typer.Context,
     which: Annotated[
         str,
         typer.Argument(
@@ -421,6 +438,7 @@ def study(
     methods: Annotated[str | None, typer.Option(metavar="a,b", help="Only these methods.")] = None,
     scenes: Annotated[str | None, typer.Option(metavar="x,y", help="Only these scenes.")] = None,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at the same time; they share the cores.")] = 1,
+    cluster: ClusterOption = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this time; the same command goes on later.")
     ] = None,
@@ -438,13 +456,15 @@ def study(
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
     console = console_out()
+    refuse_together(ctx, "cluster", ("workers",))
     plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
     try:
-        with terminal.StudyProgress(console, workers) as shown:
+        with cluster_of(cluster) as pool, terminal.StudyProgress(console, pool.slots if pool else workers) as shown:
             result = run_study(
                 plan,
                 out,
                 workers=workers,
+                cluster=pool,
                 budget_minutes=budget,
                 command=command_line(),
                 download_progress=terminal.download_bar(console),

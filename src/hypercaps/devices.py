@@ -8,9 +8,15 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+from hypercaps import native
 from hypercaps.errors import ModelError
 
 PRECISIONS = ("float32", "bfloat16")
+
+
+def arithmetic_here() -> str:
+    """What the processor's results depend on, to the last digit: the kernels, and what torch chose for it."""
+    return f"{native.variant() or 'no'} kernels and torch for {torch.backends.cpu.get_cpu_capability()}"
 
 
 @dataclass(frozen=True)

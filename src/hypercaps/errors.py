@@ -11,6 +11,7 @@
     ├── TrainingError         a training that diverged
     ├── ModelFileError        a model file that is damaged, foreign, or made for another scene
     ├── StudyError            a study that can't be read
+    ├── ClusterError          a cluster that can't be reached, or whose workers can't do the work
     ├── OutputError           a result that can't be written
     └── Interrupted           stopped by the user before there was anything to keep
 
@@ -52,6 +53,10 @@ class ModelFileError(HypercapsError, ValueError):
 
 class StudyError(HypercapsError, ValueError):
     """A study that can't be read."""
+
+
+class ClusterError(HypercapsError, RuntimeError):
+    """A cluster that can't be reached, or whose workers can't do the work."""
 
 
 class OutputError(HypercapsError, OSError):

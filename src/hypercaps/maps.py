@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hypercaps import __version__
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.devices import resident_memory
-from hypercaps.errors import HypercapsError, OutputError
+from hypercaps.errors import ClusterError, HypercapsError, OutputError
 from hypercaps.io.cog import Placement, RasterKind, write_cog
 from hypercaps.io.legendfiles import legend_files
 from hypercaps.io.partial import PartialMap, check_partial, partial_path
@@ -96,6 +96,8 @@ def make_map(
             _fill(partial, windows, mapper, only, on_progress)
             _report(partial, scene, only)
             _write(partial, classifier, scene, files, model_sha256, truth)
+        except ClusterError:  # what is finished is worth going on with
+            raise
         except HypercapsError:  # going on would end the same way
             partial.remove()
             raise
@@ -114,17 +116,12 @@ def _local(classifier: ConvCapsClassifier, scene: Scene, only: Mask | None, *, w
 def _about(
     classifier: ConvCapsClassifier, scene: Scene, files: MapFiles, only: Mask | None, model_sha256: str
 ) -> dict[str, Any]:
-    """All that a map's numbers depend on, to know them again. Of the scene, some pixels stand for the whole."""
-    looks = hashlib.sha256()
-    for part in range(16):
-        r, c = scene.rows * part // 16, scene.cols * (part * 7 % 16) // 16
-        pixels = scene.read(slice(r, r + 4), slice(c, c + 4))
-        looks.update(np.where(pixels.valid[:, :, None], pixels.values, 0).tobytes())
+    """All that a map's numbers depend on, to know it again."""
     return {
         "version": __version__,
         "model": model_sha256,
         "device": [classifier.device, classifier.precision],
-        "scene": [scene.name, list(scene.shape), looks.hexdigest()],
+        "scene": [scene.name, scene.look()],
         "mask": None if only is None else hashlib.sha256(np.packbits(only).tobytes()).hexdigest(),
         "probabilities": files.probabilities is not None,
     }

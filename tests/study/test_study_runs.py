@@ -138,7 +138,7 @@ def test_a_run_cut_short_keeps_its_best_epoch_and_is_done_again_later(
 ) -> None:
     part = study.only(methods=["convcapsnet"], repeats=1)
     asked = itertools.count()
-    monkeypatch.setattr(runs, "_over", lambda deadline: next(asked) > 20)  # time runs out in the second epoch
+    monkeypatch.setattr(runs, "over", lambda deadline: next(asked) > 20)  # time runs out in the second epoch
     result = run_study(part, tmp_path / "out", budget_minutes=10)
     monkeypatch.undo()
     [record] = results(tmp_path / "out")
@@ -229,7 +229,7 @@ def test_a_shorter_budget_does_not_undo_what_a_longer_one_reached(
     part, out = study.only(methods=["convcapsnet"], repeats=1), tmp_path / "out"
     for asked_before in (20, 3):  # the second ends before the first epoch does
         asked = itertools.count()
-        monkeypatch.setattr(runs, "_over", lambda deadline, asked=asked, n=asked_before: next(asked) > n)
+        monkeypatch.setattr(runs, "over", lambda deadline, asked=asked, n=asked_before: next(asked) > n)
         assert run_study(part, out, budget_minutes=10).left == 1
         assert results(out)[0]["epochs"] == 1 and results(out)[0]["error"] is None
 

@@ -80,7 +80,8 @@ class _Pool(ctypes.Structure):
 class _Team:
     """The compiled kernels and the threads that help with their jobs."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, variant: str) -> None:
+        self.variant = variant
         library.hypercaps_run.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
         library.hypercaps_help.argtypes = ctypes.c_void_p, ctypes.c_int64
         library.hypercaps_help.restype = None
@@ -126,9 +127,9 @@ def _find_team(wish: str) -> _Team | None:
     if wish == "off" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     try:
-        library = ctypes.CDLL(str(library_path("baseline")))
+        library, variant = ctypes.CDLL(str(library_path("baseline"))), "baseline"
         if wish != "baseline" and library.hypercaps_has_avx2():
-            library = ctypes.CDLL(str(library_path("avx2")))
+            library, variant = ctypes.CDLL(str(library_path("avx2"))), "avx2"
     except OSError:
         warnings.warn(
             "hypercaps was installed without its compiled kernels and is several times slower: install a C compiler "
@@ -137,7 +138,7 @@ def _find_team(wish: str) -> _Team | None:
             stacklevel=3,
         )
         return None
-    return _Team(library)
+    return _Team(library, variant)
 
 
 def _team() -> _Team | None:
@@ -147,6 +148,12 @@ def _team() -> _Team | None:
 def available() -> bool:
     """Whether there are compiled kernels to use."""
     return _team() is not None
+
+
+def variant() -> str | None:
+    """Which of the compiled kernels are used; None: none of them."""
+    team = _team()
+    return None if team is None else team.variant
 
 
 def threads() -> int:

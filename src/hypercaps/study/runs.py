@@ -58,7 +58,7 @@ def do_runs(
         return
     opened: Opened = {}
     for setting in settings:
-        if _over(deadline):
+        if over(deadline):
             return
         on_done(do_run(setting, folder, opened, deadline, on_progress))
 
@@ -70,15 +70,22 @@ def do_run(
     deadline: float | None,
     on_progress: OnProgress = lambda setting, progress: None,
 ) -> Record:
+    """One run and its files."""
+    return keep_run(folder, setting, *attempt_run(setting, opened, deadline, on_progress))
+
+
+def attempt_run(
+    setting: Setting, opened: Opened, deadline: float | None, on_progress: OnProgress
+) -> tuple[Record, Classified | None]:
     """One run: train, classify every labelled pixel, score the test pixels; whatever goes wrong is in its record."""
-    record, classified = _blank(setting), None
+    record, classified = blank_record(setting), None
     try:
-        scene, labels = _open(setting.scene, opened)
+        scene, labels = open_place(setting.scene, opened)
         record["data"] = data_digest(scene, labels)
         figures, classified = _train_and_score(setting, scene, labels, deadline, on_progress)
         record |= figures
     except Interrupted:
-        if not _over(deadline):
+        if not over(deadline):
             raise KeyboardInterrupt from None  # the user's own
         record |= {"error": "the budget ended before its first epoch did", "cut_short": True}
     except HypercapsError as error:
@@ -87,6 +94,11 @@ def do_run(
         record["error"] = "there was not enough memory"
     except Exception as error:  # another library's: this run is lost, the others need not be
         record["error"] = f"{type(error).__name__}: {error}"
+    return record, classified
+
+
+def keep_run(folder: StudyFolder, setting: Setting, record: Record, classified: Classified | None) -> Record:
+    """Write a run's files, unless there is more of it already; the record that is there now."""
     before = folder.record(setting.key)
     if record.get("cut_short") and before is not None and _reached_as_far(before, record):
         return before  # a shorter budget must not undo what a longer one reached
@@ -115,13 +127,13 @@ def _train_and_score(
     )
 
     def watch(progress: Progress) -> None:
-        if _over(deadline):
+        if over(deadline):
             raise KeyboardInterrupt  # training keeps its best epoch, as for a user's Ctrl-C
         on_progress(setting, progress)
 
     classifier.fit(scene, labels, evaluate=False, on_progress=watch)
     history, split, model = classifier.history_, classifier.split_, classifier.model_
-    if history.interrupted and not _over(deadline):
+    if history.interrupted and not over(deadline):
         raise Interrupted("stopped by the user")
     truth = labels.where_valid(scene)
     # The paper's maps and its scores come from the same classified pixels: all that have a label.
@@ -147,11 +159,11 @@ def _train_and_score(
     return figures, Classified(found, truth.array, tested, truth.array.ravel()[tested])
 
 
-def _over(deadline: float | None) -> bool:
+def over(deadline: float | None) -> bool:
     return deadline is not None and time.time() >= deadline
 
 
-def _blank(setting: Setting) -> Record:
+def blank_record(setting: Setting) -> Record:
     """What is known of a run before it is done."""
     plan = setting.method
     recipe = get_method(plan.name).recipe(plan.recipe)
@@ -172,7 +184,7 @@ def _blank(setting: Setting) -> Record:
     }
 
 
-def _open(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
+def open_place(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
     if place not in opened:
         scene = open_scene(place.cube)
         opened[place] = scene, open_labels(place.labels, scene=scene, class_field=place.class_field)
@@ -248,7 +260,7 @@ def _do_in_processes(
     busy: dict[Connection, _Worker] = {}
     try:
         while True:
-            while idle and waiting and not _over(deadline):
+            while idle and waiting and not over(deadline):
                 worker = idle.pop()
                 worker.give(waiting.pop())
                 busy[worker.pipe] = worker
@@ -262,7 +274,7 @@ def _do_in_processes(
                     record = ready.recv()
                 except (EOFError, OSError):  # killed, most often for want of memory
                     worker.process.join()
-                    record = _blank(worker.setting)
+                    record = blank_record(worker.setting)
                     record["error"] = f"its process ended without a result (exit code {worker.process.exitcode})"
                     folder.keep(worker.setting.key, record)
                     worker.stop()

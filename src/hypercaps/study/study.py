@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hypercaps.cluster.pool import Cluster
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.open import open_labels, open_scene
@@ -14,6 +15,7 @@ from hypercaps.io.write import explained
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import Study
 from hypercaps.study.records import Record, StudyFolder, succeeded
+from hypercaps.study.remote import do_runs_on
 from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished
 
 
@@ -45,6 +47,7 @@ def run_study(
     out: Path,
     *,
     workers: int = 1,
+    cluster: Cluster | None = None,
     budget_minutes: float | None = None,
     command: str = "",
     download_progress: ProgressMaker | None = None,
@@ -52,7 +55,10 @@ def run_study(
     on_done: OnDone = lambda record: None,
     on_progress: OnProgress = lambda setting, progress: None,
 ) -> StudyResult:
-    """Do what is not yet done of a study and write its pages; Ctrl-C writes them with what there is."""
+    """Do what is not yet done of a study and write its pages; Ctrl-C writes them with what there is.
+
+    Runs are done one after another, or by ``workers`` processes, or by the workers of ``cluster``.
+    """
     deadline = None if budget_minutes is None else time.time() + 60 * budget_minutes
     _prepare(out)
     folder = StudyFolder(out)
@@ -77,7 +83,10 @@ def run_study(
         on_done(record)
 
     try:
-        do_runs(to_do, folder, workers=workers, deadline=deadline, on_done=note, on_progress=on_progress)
+        if cluster is None:
+            do_runs(to_do, folder, workers=workers, deadline=deadline, on_done=note, on_progress=on_progress)
+        else:
+            do_runs_on(cluster, to_do, folder, data=data, deadline=deadline, on_done=note)
     finally:  # Ctrl-C too: the pages are written with what there is
         files = write_study(out)
     ended = [record for record in now if not record.get("cut_short")]

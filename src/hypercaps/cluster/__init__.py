@@ -1,0 +1,1 @@
+"""Windows and runs on more than one process or machine, by dask.distributed."""
