@@ -282,9 +282,8 @@ def map_(
                 on_progress=bars.mapping,
             )
     except KeyboardInterrupt:
-        console.print(
-            f"Stopped: what is finished is in {plain(files.partial)}; the same command with --resume goes on."
-        )
+        kept = f"What is finished is in {plain(files.partial)}: the same command with --resume goes on."
+        console.print(f"Stopped. {kept if files.partial.exists() else 'Nothing was written.'}", soft_wrap=True)
         raise typer.Exit(130) from None
     for path in files.all(classifier.legend_):
         console.print(f"wrote {plain(path)}")
