@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def peak_of(command: list[str]) -> int:
-    """Bytes that a process held at most. Not from getrusage, which also counts what this process held when it forked."""
+    """Bytes that a process held at most; getrusage would also count what this process held when it forked."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     status, peak = Path(f"/proc/{process.pid}/status"), 0
     while process.poll() is None:
