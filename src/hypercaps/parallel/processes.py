@@ -92,16 +92,17 @@ def follow(job: Job, folder: Path, on_progress: OnProgress | None = None) -> lis
         with _handling_interrupts_by(signal.SIG_IGN):  # a process keeps that while it is not yet ready to
             for rank in range(job.processes):
                 ours, theirs = context.Pipe()
-                processes.append(context.Process(target=work, args=(theirs, job, folder, rank), daemon=True))
-                processes[-1].start()
+                process = context.Process(target=work, args=(theirs, job, folder, rank), daemon=True)
+                process.start()
+                processes.append(process)
                 theirs.close()  # so that its death is the end of the pipe
                 pipes[ours] = rank
         interrupts = _Interrupts()
         with _handling_interrupts_by(interrupts.note):
             ended, failed = _listen(pipes, interrupts, on_progress)
-        for rank in range(job.processes):
-            if rank not in ended and rank not in failed:  # its pipe closed without a word, or others failed before
-                failed[rank] = _died(job, rank, processes[rank])
+        for rank, process in enumerate(processes):
+            if rank not in ended and rank not in failed:  # its pipe closed without a word, or another failed first
+                failed[rank] = _died(job, rank, process)
     finally:
         for process in processes:
             process.terminate()
@@ -154,7 +155,7 @@ def _listen(
 
 
 def _died(job: Job, rank: int, process: Any) -> Failed:
-    process.join(0.2)
+    process.join(1)
     if process.exitcode == _RUN_AGAIN:
         said = "each process of a training on several devices imports the script that started it: put what the script "
         return Failed(0, ModelError(said + "does under if __name__ == '__main__':"))
