@@ -370,7 +370,6 @@ def test_the_mark_of_a_tiff_and_nothing_behind_it(tmp_path: Path) -> None:
         open_scene(tmp_path / "a.tif")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # rasterio's log of undecodable text
 def test_damaged_files_never_crash(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tif", CUBE[:9, :9], crs="EPSG:32633", transform=GRID, tags=tagged("wavelength", [1] * 4))
     whole, rng = path.read_bytes(), np.random.default_rng(0)
@@ -399,16 +398,106 @@ def test_a_truncated_file(keep: float, tmp_path: Path) -> None:
         open_scene(path).read()
 
 
-def test_a_file_that_was_never_written_to_its_end(tmp_path: Path) -> None:
-    """Its blocks would read as zeros; with zero as nodata that is what a sparse file means."""
-    profile = {"height": 64, "width": 64, "count": 2, "dtype": "int16", "tiled": True, "blockxsize": 16,
-               "blockysize": 16, "SPARSE_OK": True, "crs": "EPSG:32633", "transform": GRID}  # fmt: skip
+SPARSE = {"height": 64, "width": 64, "count": 2, "dtype": "int16", "tiled": True, "blockxsize": 16, "blockysize": 16,
+          "SPARSE_OK": True, "crs": "EPSG:32633", "transform": GRID}  # fmt: skip
+
+
+@pytest.mark.parametrize("left_out", [(3, 3), (1, 2)])
+def test_a_file_that_was_never_written_to_its_end(left_out: tuple[int, int], tmp_path: Path) -> None:
+    """A block that is missing anywhere would read as zeros; with zero as nodata that is what a sparse file means."""
     for name, nodata in (("a.tif", None), ("b.tif", 0)):
-        with rasterio.open(tmp_path / name, "w", driver="GTiff", nodata=nodata, **profile) as raster:
-            raster.write(np.ones((2, 16, 16), dtype=np.int16), window=rasterio.windows.Window(0, 0, 16, 16))
-    with pytest.raises(SceneError, match="never written to its end"):
+        with rasterio.open(tmp_path / name, "w", driver="GTiff", nodata=nodata, **SPARSE) as raster:
+            for row, col in np.ndindex(4, 4):
+                if (row, col) != left_out:
+                    window = rasterio.windows.Window(col * 16, row * 16, 16, 16)
+                    raster.write(np.ones((2, 16, 16), dtype=np.int16), window=window)
+    with pytest.raises(SceneError, match=r"never written to its end: \d of its 16 blocks"):
         open_scene(tmp_path / "a.tif")
-    assert open_scene(tmp_path / "b.tif").read().valid.sum() == 256
+    assert open_scene(tmp_path / "b.tif").read().valid.sum() == 15 * 256
+
+
+def test_blocks_that_a_mask_leaves_out_may_be_missing(tmp_path: Path) -> None:
+    mask = np.zeros((64, 64), dtype=np.uint8)
+    mask[:16, :16] = 255
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", **SPARSE) as raster,
+    ):
+        raster.write(np.ones((2, 16, 16), dtype=np.int16), window=rasterio.windows.Window(0, 0, 16, 16))
+        raster.write_mask(mask)
+    np.testing.assert_array_equal(open_scene(tmp_path / "a.tif").read().valid, mask > 0)
+
+
+def test_a_deflated_block_that_was_changed_is_noticed_when_it_is_read(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(1, 3000, (64, 64, 4))
+    path = write(tmp_path / "a.tif", noise, compress="deflate", blockysize=16)
+    raw = bytearray(path.read_bytes())
+    for bit in range(8):  # whatever libtiff makes of it
+        damaged = raw.copy()
+        damaged[-3000] ^= 1 << bit
+        path.write_bytes(damaged)
+        scene = open_scene(path)
+        np.testing.assert_array_equal(scene.read(slice(0, 48)).values, noise[:48])
+        for _ in range(2):
+            with pytest.raises(SceneError, match="block 3 is not what was written"):
+                scene.read(slice(40, 50))
+
+
+def test_bytes_that_came_in_between_are_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1000] + b"\r" + raw[-1000:])
+    with pytest.warns(DataWarning, match="1 bytes more than its directory describes"):
+        open_scene(path)
+
+
+def test_text_of_gdal_that_was_damaged(tmp_path: Path) -> None:
+    """GDAL would leave out the scale, and take nodata for 0."""
+    path = write(tmp_path / "a.tif", scales=[0.5] * 4, nodata=-99)
+    raw = path.read_bytes()
+    for old, new, sentence in (
+        (b"<GDALMetadata>", b"<GDALMetadatx>", "metadata in .* is not whole XML"),
+        (b"</Item>", b"</Ite\xff>", "metadata in .* is not whole XML"),
+        (b"-99\0", b"-9g\0", "nodata is '-9g'"),
+    ):
+        assert raw.count(old) >= 1
+        path.write_bytes(raw.replace(old, new, 1))
+        with pytest.raises(SceneError, match=sentence):
+            open_scene(path)
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf")])
+def test_a_scale_that_leaves_nothing(scale: float, tmp_path: Path) -> None:
+    with pytest.raises(SceneError, match="scale of 0"):
+        open_scene(write(tmp_path / "a.tif", scales=[1.0, 1.0, scale, 1.0]))
+
+
+def test_metadata_beside_a_file_is_read_and_must_be_whole(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif")
+    beside = tmp_path / "a.tif.aux.xml"
+    bands = "".join(
+        f"<PAMRasterBand band='{n}'><Metadata><MDI key='wavelength'>{n}00</MDI></Metadata></PAMRasterBand>"
+        for n in (1, 2, 3, 4)
+    )
+    beside.write_text(f"<PAMDataset>{bands}</PAMDataset>")
+    assert wavelengths(path) == [100, 200, 300, 400]
+    beside.write_text(f"<PAMDataset>{bands}")
+    with pytest.raises(SceneError, match=r"a\.tif\.aux\.xml is not whole XML"):
+        open_scene(path)
+
+
+def test_overviews_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif", crs="EPSG:32633", transform=GRID)
+    (tmp_path / "a.tif.aux.xml").write_text(
+        "<PAMDataset><Metadata domain='OVERVIEWS'><MDI key='OVERVIEW_FILE'>/etc/hostname</MDI></Metadata></PAMDataset>"
+    )
+    with pytest.raises(SceneError, match="names another file as its overviews"):
+        open_scene(path)
+    (tmp_path / "a.tif.aux.xml").unlink()
+    with rasterio.open(path, "r+") as raster:
+        raster.update_tags(ns="OVERVIEWS", OVERVIEW_FILE="/etc/hostname")
+    with pytest.raises(SceneError, match="names another file as its overviews"):
+        open_scene(path)
 
 
 # Real files, and the whole way

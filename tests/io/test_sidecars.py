@@ -141,7 +141,8 @@ def test_what_the_image_says_itself_comes_first(tmp_path: Path) -> None:
         (enmap_xml().replace("418.42", "blue"), "'blue' as wavelengthCenterOfBand"),
         (enmap_xml().replace("418.42", "nan"), "'nan' as wavelengthCenterOfBand"),
         (enmap_xml().replace("418.42", "-418.42"), "a wavelength above 0"),
-        (enmap_xml().replace("<wavelengthCenterOfBand>418.42</wavelengthCenterOfBand>", ""), "a wavelength above 0"),
+        (enmap_xml().replace("<wavelengthCenterOfBand>418.42</wavelengthCenterOfBand>", ""), "only some bands"),
+        (enmap_xml().replace("wavelengthCenter", "center"), "a wavelength above 0"),
         (enmap_xml().replace('number="2"', 'number="3"'), "from 1 to 4"),
         (enmap_xml(gain="0"), "gain of 0"), (enmap_xml(offset="1e999"), "'1e999' as OffsetOfBand"),
         (enmap_xml().replace("-32768", ""), "'' as backgroundValue"),
@@ -151,7 +152,7 @@ def test_what_the_image_says_itself_comes_first(tmp_path: Path) -> None:
         ("<a>" * 1000 + "</a>" * 1000, "in each other"), ("<a>" + "<b/>" * 300_000 + "</a>", "than 200,000 elements"),
         ("", "not whole XML"),
     ],
-    ids=range(17),
+    ids=range(18),
 )  # fmt: skip
 def test_metadata_that_can_not_be_meant(text: str, sentence: str, tmp_path: Path) -> None:
     path = product(tmp_path)

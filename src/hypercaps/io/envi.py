@@ -26,6 +26,7 @@ _COMPLEX = (6, 9)
 # Which of (rows, columns, bands) comes at each place of the file, slowest first.
 _LAYOUTS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 _DATA_SUFFIXES = ("", ".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".cube", ".envi")
+_LARGEST = 1 << 62  # of anything that is counted
 _LONGEST_HEADER = 1 << 24  # bytes; the numbers of thousands of bands take less than one
 
 
@@ -90,7 +91,7 @@ def envi_raster(path: Path) -> StoredRaster:
     names, colors = _classes(header, header_path)
     good = _list(header, "bbl", header_path, bands)
     factor = _number(header, "reflectance scale factor", header_path)
-    if factor is not None and not factor > 0:
+    if factor is not None and not 1e-30 < factor < 1e30:
         raise SceneError(f"{header_path} gives {factor:g} as reflectance scale factor: a number above 0 is expected")
     return StoredRaster(
         data,
@@ -122,7 +123,10 @@ def read_header(path: Path) -> Header:
     lines = iter(re.split(r"\r\n|\r|\n", text)[1:])
     for line in lines:
         key, equals, value = line.partition("=")
-        if not equals or line.lstrip().startswith(";"):
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        if not equals:
+            tell(f"{path.name} has a line that is no field and is passed over: {line.strip()[:40]!r}")
             continue
         parts = [value.strip()]
         if parts[0].startswith("{"):
@@ -196,7 +200,7 @@ def _whole(header: Header, key: str, path: Path, *, least: int = 0, default: int
         number = int(text)
     except ValueError:
         number = -1
-    if number < least:
+    if not least <= number < _LARGEST:
         raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: a whole number from {least} up is expected")
     return number
 

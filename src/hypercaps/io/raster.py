@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree.ElementTree import Element
 
 import numpy as np
 import rasterio
@@ -65,10 +66,10 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
 
     With an ``address`` it is read from there, and nothing that may lie beside it.
     """
-    blocks = None if address else check_tiff(path)
-    if address is None:
-        _check_sidecars(path)
+    blocks, beside = (None, None) if address else (check_tiff(path), _checked_sidecars(path))
     with _opened(address or path) as dataset:
+        if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
+            raise SceneError(f"{path} names another file as its overviews, which is not opened here: take that out")
         # What is asked of a dataset is asked of all its bands anew each time: once is enough.
         kinds = dataset.colorinterp
         alpha = [i for i in dataset.indexes if kinds[i - 1] == ColorInterp.alpha]
@@ -83,8 +84,6 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
         masks = _masks([flags for i, flags in enumerate(dataset.mask_flag_enums, 1) if i in indexes])
         if None in nodata and masks == "none":
             _check_written(path, dataset, blocks)
-        if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
-            raise SceneError(f"{path} names another file as its overviews, which is not opened here: take that out")
         tags = BandTags(path, dataset, indexes)
         info = tags.wavelengths()
         scale = np.array([scales[i - 1] for i in indexes], dtype=np.float64)
@@ -107,7 +106,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
             offset=None if (offset == 0).all() else offset,
             crs=dataset.crs.to_wkt() if dataset.crs else None,
             transform=None if dataset.transform.is_identity else _coefficients(dataset.transform),
-            names=_category_names(path) if one and address is None else {},
+            names=_category_names(beside) if one else {},
             colors=_color_table(dataset) if one else {},
             block=_tile(dataset, indexes[0]),
         )
@@ -154,14 +153,19 @@ def _taker(
     return take
 
 
-def _check_sidecars(path: Path) -> None:
-    """GDAL opens masks and overviews beside a file with any driver: only TIFFs may be there."""
+def _checked_sidecars(path: Path) -> Element | None:
+    """Check what GDAL reads beside a file, and give back the .aux.xml if there is one.
+
+    Masks and overviews are opened with any driver: only TIFFs may be there.
+    """
     for suffix in (".msk", ".ovr", ".MSK", ".OVR"):
         beside = path.with_name(path.name + suffix)
         if beside.is_file():
             with beside.open("rb") as file:
                 if not file.read(4).startswith(TIFF_MARKS):
                     raise SceneError(f"{beside} is not a TIFF, as a mask or overview must be: take it away")
+    metadata = path.with_name(path.name + ".aux.xml")
+    return read_xml(metadata) if metadata.is_file() else None
 
 
 def _check_written(path: Path, dataset: Any, blocks: Blocks | None) -> None:
@@ -185,12 +189,7 @@ def _color_table(dataset: Any) -> dict[int, Rgb]:
     return {label: (r, g, b) for label, (r, g, b, _) in table.items() if (r, g, b) != (0, 0, 0)}
 
 
-def _category_names(path: Path) -> dict[int, str]:
+def _category_names(beside: Element | None) -> dict[int, str]:
     """Class names by label from the .aux.xml beside a GeoTIFF, where GDAL keeps them; rasterio does not read them."""
-    beside = path.with_name(path.name + ".aux.xml")
-    if not beside.is_file():
-        return {}
-    names = [
-        entry.text or "" for entry in read_xml(beside).findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
-    ]
-    return {label: name for label, name in enumerate(names) if name}
+    found = [] if beside is None else beside.findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
+    return {label: entry.text for label, entry in enumerate(found) if entry.text}

@@ -126,9 +126,13 @@ def _in_order(of_bands: list[Element], path: Path) -> list[Element]:
 
 
 def _numbers(of_bands: list[Element], name: str, path: Path) -> Floats | None:
-    """(bands,), from elements of this name, whose first letter may be small; None if a band has none."""
+    """(bands,), from elements of this name, whose first letter may be small; None if no band has one."""
     texts = [band.findtext(name, band.findtext(name[0].lower() + name[1:])) for band in of_bands]
-    return None if None in texts else np.array([_number(text, name, path) for text in texts])
+    if all(text is None for text in texts):
+        return None
+    if None in texts:
+        raise SceneError(f"{path} gives only some bands a {name}: all or none are expected, get it again")
+    return np.array([_number(text, name, path) for text in texts])
 
 
 def _number(text: str | None, what: str, path: Path) -> float:

@@ -7,6 +7,7 @@ enough to tell.
 
 from __future__ import annotations
 
+import re
 import zlib
 from io import BufferedReader
 from pathlib import Path
@@ -17,14 +18,36 @@ import numpy.typing as npt
 
 from hypercaps.errors import SceneError
 from hypercaps.io.stored import tell
+from hypercaps.io.xmlsafe import parse_xml
 
 Numbers = npt.NDArray[np.uint64]
 
 _TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # of fields that hold whole numbers; the last is BigTIFF's
+_BYTES = {
+    1: 1,
+    2: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    6: 1,
+    7: 1,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    13: 4,
+    16: 8,
+    17: 8,
+    18: 8,
+}  # of all
 _MOST_FIELDS = 4096
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _SAMPLES, _STRIP_ROWS, _PLANAR = 256, 257, 258, 259, 277, 278, 284
-_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_TILE_WIDTH, _TILE_HEIGHT, _MORE = 322, 323, 330
+_OPTIMIZED = b"GDAL_STRUCTURAL_METADATA"  # where a Cloud Optimized GeoTIFF has it
 _DEFLATED = (8, 32946)  # ways to write the same compression
+_METADATA, _NODATA = 42112, 42113  # GDAL's own fields, of text
+_NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|nan|inf|1\.#\w+)\s*", re.IGNORECASE)
 _STRIPS, _TILES = (273, 279), (324, 325)  # where they lie, and how long they are
 
 
@@ -74,6 +97,7 @@ def check_tiff(path: Path) -> Blocks:
         directory = _Directory(file, path)
         grid = _Grid.of(directory)
         offsets, counts = (directory.numbers(tag) for tag in (_TILES if grid.tiled else _STRIPS))
+        _check_texts(directory)
     held = min(offsets.size, counts.size)
     if held < grid.blocks:
         raise SceneError(
@@ -91,6 +115,13 @@ def check_tiff(path: Path) -> Blocks:
         )
     if compression == 1 and grid.bits:
         _check_lengths(path, grid, counts, written)
+    ends = (offsets + counts)[written]
+    if (
+        directory.last
+        and (beyond := directory.size - max(directory.end, int(ends.max(initial=0)) + directory.trailer)) > 0
+    ):
+        # Bytes that came in between, as a transfer as text adds them, push the last ones out at the end.
+        tell(f"{path.name} has {beyond:,} bytes more than its directory describes: it may be damaged")
     return blocks
 
 
@@ -106,6 +137,15 @@ def _check_lengths(path: Path, grid: _Grid, counts: Numbers, written: npt.NDArra
         )
     if ((counts > needed) & (counts != full))[written].any():  # a last strip may be filled up
         tell(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
+
+
+def _check_texts(directory: _Directory) -> None:
+    """GDAL passes over metadata that it can't parse, scale and wavelengths with it, and takes any word as nodata 0."""
+    metadata, nodata = directory.text(_METADATA), directory.text(_NODATA)
+    if metadata:
+        parse_xml(metadata, f"the metadata in {directory.path}")
+    if nodata is not None and not _NUMBER.fullmatch(nodata):
+        raise directory.damaged(f"its nodata is {nodata[:40].decode('latin-1')!r}, which is no number")
 
 
 class _Grid(NamedTuple):
@@ -163,19 +203,44 @@ class _Directory:
         self.file, self.path, self.size = file, path, path.stat().st_size
         self.little = file.read(2) == b"II"
         big = self._number(file.read(2)) == 43
+        start_size, count_size, entry, self.inline = (8, 8, 20, 8) if big else (4, 2, 12, 4)
         file.seek(8 if big else 4)
-        file.seek(min(self._number(file.read(8 if big else 4)), self.size))
-        count, entry, self.inline = (self._number(file.read(8)), 20, 8) if big else (self._number(file.read(2)), 12, 4)
+        start = self._number(file.read(start_size))
+        optimized = file.read(len(_OPTIMIZED)) == _OPTIMIZED
+        file.seek(min(start, self.size))
+        count = self._number(file.read(count_size))
         listed = file.read(min(count, _MOST_FIELDS) * entry)
         if not 0 < count <= _MOST_FIELDS or len(listed) < count * entry:
             raise self.damaged("its directory is not in it")
+        following = self._number(file.read(start_size))
         self.fields: dict[int, tuple[np.dtype[Any], int, bytes]] = {}
+        self.texts: dict[int, tuple[int, bytes]] = {}
+        self.end = file.tell()  # of all that it describes, blocks apart
+        self.trailer = 4 if optimized else 0  # bytes that follow a block
         for at in range(0, len(listed), entry):
-            kind = self._number(listed[at + 2 : at + 4])
+            tag, kind = self._number(listed[at : at + 2]), self._number(listed[at + 2 : at + 4])
+            held = self._number(listed[at + 4 : at + entry - self.inline])
+            value = listed[at + entry - self.inline : at + entry]
+            if held * _BYTES.get(kind, 0) > self.inline:
+                self.end = max(self.end, self._number(value) + held * _BYTES[kind])
+            if kind == 2:
+                self.texts[tag] = (held, value)
             if kind in _TYPES:
-                dtype = np.dtype(_TYPES[kind]).newbyteorder("<" if self.little else ">")
-                held, value = listed[at + 4 : at + entry - self.inline], listed[at + entry - self.inline : at + entry]
-                self.fields[self._number(listed[at : at + 2])] = (dtype, self._number(held), value)
+                self.fields[tag] = (np.dtype(_TYPES[kind]).newbyteorder("<" if self.little else ">"), held, value)
+        self.last = following == 0 and _MORE not in self.fields
+        if max(self.end, following) > self.size:  # GDAL would leave it out, whatever it is
+            raise self.damaged("something that its directory describes is not in it")
+
+    def text(self, tag: int) -> bytes | None:
+        """A field of text, without what ends it."""
+        if tag not in self.texts:
+            return None
+        held, value = self.texts[tag]
+        return (value[:held] if held <= self.inline else self._at(self._number(value), held)).partition(b"\0")[0]
+
+    def _at(self, place: int, length: int) -> bytes:
+        self.file.seek(place)
+        return self.file.read(length)
 
     def has(self, tag: int) -> bool:
         return tag in self.fields
@@ -190,11 +255,7 @@ class _Directory:
         dtype, count, value = self.fields.get(tag, (np.dtype("u1"), 0, b""))
         length = count * dtype.itemsize
         if length > self.inline:
-            place = self._number(value)
-            if place + length > self.size:
-                raise self.damaged("a list in its directory is not in it")
-            self.file.seek(place)
-            value = self.file.read(length)
+            value = self._at(self._number(value), length)
         numbers: npt.NDArray[Any] = np.frombuffer(value[:length], dtype)
         if not numbers.size:
             raise self.damaged("its directory lacks what every TIFF has")
