@@ -6,14 +6,13 @@ They print nothing and write nothing but the weights that they end with. They ta
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import signal
 import socket
 import threading
 import warnings
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +24,7 @@ from torch import Tensor
 from hypercaps.devices import Device
 from hypercaps.errors import HypercapsError, TrainingError
 from hypercaps.models.registry import Recipe, get_method
+from hypercaps.parallel.orphans import end_with_parent
 from hypercaps.parallel.sharing import Shared
 from hypercaps.patches import PatchStore
 from hypercaps.training import Examples, History, train, use_threads
@@ -84,7 +84,7 @@ def read_examples(folder: Path, patch: int) -> Examples:
 def work(pipe: Connection, job: Job, folder: Path, rank: int) -> None:
     """Train as process number ``rank``, and say through the pipe how it goes and how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     warnings.simplefilter("ignore")  # the parent has said what there is to say
     message: Ended | Failed
     try:
@@ -96,14 +96,6 @@ def work(pipe: Connection, job: Job, folder: Path, rank: int) -> None:
         said = f"process {rank + 1} of {job.processes} failed: {type(error).__name__}: {reason}"
         message = Failed(2, TrainingError(said))
     pipe.send(message)
-
-
-def _end_with_parent() -> None:
-    """A training that is killed must not go on in processes that nobody sees."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 def _train(pipe: Connection, job: Job, folder: Path, rank: int) -> Ended:
