@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from conftest import QUICK, make_cube
-from hypercaps import ConvCapsClassifier, Labels, Scene, Split, load_model, split_by_share
+from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, split_by_share
 from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
 
 
@@ -204,6 +205,31 @@ def test_what_fit_refuses(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier().fit(Scene.from_array(np.ones((36, 36, 26))), labels)
     with pytest.raises(LabelsError, match="invalid"):
         ConvCapsClassifier().fit(Scene.from_array(np.full((36, 36, 26), np.nan)), labels)
+
+
+def test_splits_of_whole_polygons(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    groups = np.arange(36 * 36, dtype=np.int32).reshape(36, 36) // (36 * 6) + 1  # bands of six rows ...
+    groups = np.where(labels.array > 0, groups + 6 * labels.array, 0).astype(np.int32)  # ... of each class
+    labels = replace(labels, groups=groups)
+    classifier = ConvCapsClassifier(method="rbf-svm", split_by="polygons", train=0.3, seed=1).fit(scene, labels)
+    split = classifier.split_
+    assert split.kind == "polygons" and classifier.get_params()["split_by"] == "polygons"
+    trained, tested = (set(groups.ravel()[which].tolist()) for which in (split.train, split.test))
+    assert trained and tested and not trained & tested
+    with pytest.raises(SplitError, match="no split 'rows'"):
+        ConvCapsClassifier(split_by="rows").fit(scene, labels)
+
+
+def test_a_number_with_two_names_is_said(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    model = replace(trained.model_, legend=Legend.of([1, 2, 3], ["reed", "birch", "sand"]))
+    classifier = ConvCapsClassifier()
+    classifier.model_ = model
+    classifier.evaluate(scene, labels)  # without names they are compared by number
+    named = replace(labels, legend=Legend.of([1, 2, 3], ["reed", "sand", "birch"]))
+    with pytest.warns(DataWarning, match="2 is sand in the labels and birch in the model; 3 is birch"):
+        classifier.evaluate(scene, named)
 
 
 def test_splits_that_do_not_fit_are_refused(made: tuple[Scene, Labels]) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,8 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 
 QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]
-RUN_FILES = {
-    "model.safetensors", "metrics.json", "history.csv", "split.npz", "map.tif", "confidence.tif", "map.png",
-    "curves.png",
-}  # fmt: skip
+MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "map.png"}
+RUN_FILES = {"model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png"} | MAPS
 
 
 def hypercaps(*args: object) -> Result:
@@ -120,13 +119,9 @@ def test_the_split_file_repeats_the_run(run: tuple[Path, Path, Path, Result], tm
         out / "split.npz",
     )  # fmt: skip
     assert again.exit_code == 0, again.output
-    assert {path.name for path in (tmp_path / "again").iterdir()} == RUN_FILES - {
-        "map.tif",
-        "confidence.tif",
-        "map.png",
-    }
+    assert {path.name for path in (tmp_path / "again").iterdir()} == RUN_FILES - MAPS
     first, second = (json.loads((folder / "metrics.json").read_text()) for folder in (out, tmp_path / "again"))
-    assert first["confusion"] == second["confusion"]
+    assert first["confusion"] == second["confusion"] and (first["split"], second["split"]) == ("random", "file")
     with np.load(out / "split.npz") as one, np.load(tmp_path / "again" / "split.npz") as two:
         assert set(one.files) == {"train", "val", "test"}
         for key in one.files:
@@ -426,12 +421,12 @@ def test_map_and_confidence_come_together_or_not_at_all(
 ) -> None:
     calls = []
 
-    def full_at_the_second(descriptor: int) -> None:
+    def full_at_the_third(descriptor: int) -> None:  # after the window itself and the map
         calls.append(descriptor)
-        if len(calls) == 2:
+        if len(calls) == 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", full_at_the_second)
+    monkeypatch.setattr(os, "fsync", full_at_the_third)
     target = tmp_path / "maps"
     target.mkdir()
     model = run[2] / "model.safetensors"
@@ -502,11 +497,11 @@ def test_ctrl_c_while_mapping_gives_up_the_map_only(
     def stop(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ConvCapsClassifier, "map", stop)
+    monkeypatch.setattr(ConvCapsClassifier, "map_windows", stop)
     result = hypercaps("train", *files, "--out", tmp_path / "out", "--epochs", 1)
     assert result.exit_code == 0 and "the run has no map" in result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == RUN_FILES - {"map.tif", "confidence.tif", "map.png"}
+    assert names == RUN_FILES - MAPS
 
 
 def test_the_command_is_installed() -> None:
@@ -524,3 +519,24 @@ def test_python_and_command_line_agree(run: tuple[Path, Path, Path, Result]) -> 
     np.testing.assert_array_equal(
         load_model(out / "model.safetensors").predict(open_scene(cube)), fitted.predict(open_scene(cube))
     )
+
+
+def test_a_mask_restricts_the_map(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, _, out, _ = run
+    inside = np.zeros((36, 36), dtype=np.uint8)
+    inside[4:20, 10:30] = 1
+    np.save(tmp_path / "mask.npy", inside)
+    done = hypercaps(
+        "map", out / "model.safetensors", cube, "--out", tmp_path / "m.tif", "--mask", tmp_path / "mask.npy"
+    )
+    assert done.exit_code == 0, done.output
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        with rasterio.open(tmp_path / "m.tif") as part, rasterio.open(out / "map.tif") as whole:
+            np.testing.assert_array_equal(part.read(1), np.where(inside, whole.read(1), 0))
+    np.save(tmp_path / "empty.npy", 0 * inside)
+    target = tmp_path / "n.tif"
+    refused(
+        hypercaps("map", out / "model.safetensors", cube, "--out", target, "--mask", tmp_path / "empty.npy"),
+        "inside the mask", nothing_at=target,
+    )  # fmt: skip

@@ -138,6 +138,8 @@ def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
         {"whitening.mean": torch.zeros(26, 26).double()},
         {"whitening.mean": torch.zeros(26)},
         {"whitening.matrix": torch.full((26, 26), float("nan")).double()},
+        {"wavelengths": torch.zeros(3).double()},
+        {"fwhm": torch.zeros(26)},
         {"network.classcaps.viewpoints": torch.zeros(1, 4, 3, 8, 16).double()},
         {"standardising.scale": torch.zeros(26).double()},  # with the description's word for it, below
     ],

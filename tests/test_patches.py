@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hypercaps import patches
-from hypercaps.patches import PatchStore, mirrored, read_with_halo
+from hypercaps.patches import PatchStore, mirrored, read_with_halo, stand_ins
 from hypercaps.scene import Scene, Window
 from hypercaps.whitening import PCAWhitening
 
@@ -66,14 +66,14 @@ def test_few_labels_of_a_large_scene_cost_little() -> None:
     assert sum(read) < 0.1 * rows * cols
 
 
-def test_invalid_pixels_stand_as_zeros_in_patches() -> None:
+def test_invalid_pixels_are_mirrored_in_patches() -> None:
     array = cube()
     scene = Scene.from_array(array.copy())
     whitening = PCAWhitening.fit(scene)
     array[4, 5, 0] = np.nan
     store = PatchStore(Scene.from_array(array), whitening, np.array([4 * 11 + 4]), 3)
     patch = store.gather(torch.tensor([0]))[0]
-    assert (patch[1, 2] == 0).all() and torch.isfinite(patch).all() and (patch[1, 1] != 0).all()
+    assert torch.equal(patch[1, 2], patch[1, 0]) and torch.isfinite(patch).all() and (patch != 0).any(dim=2).all()
 
 
 def test_a_window_with_halo_is_cut_from_the_mirrored_scene() -> None:
@@ -93,3 +93,41 @@ def test_scenes_smaller_than_a_patch_are_mirrored_more_than_once() -> None:
     pixels = read_with_halo(scene, Window(0, 2, 0, 1), 3)
     assert pixels.values.shape == (8, 7, 6)
     np.testing.assert_array_equal(pixels.values[:, 0], cube(2, 1)[[1, 0, 1, 0, 1, 0, 1, 0], 0])
+
+
+def test_at_a_straight_edge_of_nodata_the_scene_is_mirrored_as_at_its_border() -> None:
+    """A scene in a frame of nodata has the same patches as the scene alone."""
+    bare = cube()
+    framed = np.full((9 + 8, 11 + 6, 6), np.nan, dtype=np.float32)
+    framed[4:13, 3:14] = bare
+    scene, around = Scene.from_array(bare), Scene.from_array(framed)
+    whitening = PCAWhitening.fit(scene)
+    r, c = np.divmod(np.arange(9 * 11), 11)
+    alone = PatchStore(scene, whitening, np.arange(9 * 11), 7).gather(torch.arange(9 * 11))
+    within = PatchStore(around, whitening, (r + 4) * 17 + c + 3, 7).gather(torch.arange(9 * 11))
+    assert torch.equal(alone, within)
+
+
+@pytest.mark.parametrize("side", [1, 3, 5, 7])
+def test_what_stands_in_is_always_valid(side: int) -> None:
+    valid = np.random.default_rng(side).random((500, side, side)) < np.linspace(0.05, 1, 500)[:, None, None]
+    valid[:, side // 2, side // 2] = True
+    standing = stand_ins(valid)
+    flat = valid.reshape(500, -1)
+    assert np.take_along_axis(flat, standing, axis=1).all()
+    own = np.broadcast_to(np.arange(side * side), flat.shape)
+    np.testing.assert_array_equal(standing[flat], own[flat])  # whoever is valid stands for itself
+
+
+def test_what_stands_in_by_hand() -> None:
+    valid = np.ones((4, 5, 5), dtype=bool)
+    valid[0, 0, 1] = False  # mirrored at row 1: row 2
+    valid[1, :2, 1] = False  # row 0 at row 2: row 4; row 1 at row 2: row 3
+    valid[2, :, 4] = False  # no valid pixel in the column: along the row, at column 3: column 2
+    valid[3] = False  # nothing but the middle
+    valid[3, 2, 2] = True
+    standing = stand_ins(valid).reshape(4, 5, 5)
+    assert standing[0, 0, 1] == 2 * 5 + 1
+    assert (standing[1, 0, 1], standing[1, 1, 1]) == (4 * 5 + 1, 3 * 5 + 1)
+    assert standing[2, :, 4].tolist() == [row * 5 + 2 for row in range(5)]
+    assert (standing[3] == 12).all()

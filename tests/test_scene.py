@@ -55,6 +55,18 @@ def test_arrays_on_disk_are_read_by_window() -> None:
     assert array.taken == 2 * 3 * 5
 
 
+def test_groups_go_with_their_labels() -> None:
+    cube = np.ones((1, 4, 2))
+    cube[0, 2] = np.nan
+    groups = np.array([[1, 1, 2, 0]], dtype=np.int32)
+    labels = Labels.from_array([[5, 5, 6, 0]], groups=groups)
+    with pytest.warns(DataWarning, match="1 labelled pixels"):
+        valid = labels.where_valid(Scene.from_array(cube))
+    assert valid.groups is not None and valid.groups.tolist() == [[1, 1, 0, 0]]
+    with pytest.raises(LabelsError, match="give every labelled pixel a group"):
+        Labels.from_array([[5, 5, 6, 6]], groups=groups)
+
+
 @pytest.mark.parametrize(
     ("cube", "said"),
     [

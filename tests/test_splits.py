@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import ndimage
 
 from hypercaps.errors import DataWarning, SplitError
 from hypercaps.io.open import open_labels
 from hypercaps.scene import Labels
-from hypercaps.splits import Split, draw, floor_share, split_by_share, split_per_class
+from hypercaps.splits import (
+    Split,
+    check_kind,
+    connected_areas,
+    draw,
+    floor_share,
+    split_by_share,
+    split_per_class,
+    split_polygons,
+)
 
 # Training, validation and test pixels of every class, from the paper's tables of samples.
 PAPER = {
@@ -168,3 +178,129 @@ def test_a_described_split_can_be_drawn_again() -> None:
         again = draw(labels, split.describe())
         assert again is not None and again.digest() == split.digest() == split.describe()["digest"]
     assert draw(labels, {"kind": "file"}) is None
+
+
+# Whole polygons
+
+
+def fields(*sizes: list[int], rows: int = 200) -> Labels:
+    """One list of polygon sizes (in pixels, each in a row of its own, apart from each other) for each class."""
+    array = np.zeros((rows, 400), dtype=np.int16)
+    row = 0
+    for label, polygons in enumerate(sizes, start=1):
+        for size in polygons:
+            array[row, :size] = label
+            row += 2
+    return Labels.from_array(array, name="fields")
+
+
+def rows_of(split: Split, which: str) -> set[int]:
+    return set((getattr(split, which) // split.shape[1]).tolist())
+
+
+def test_no_polygon_is_torn_and_shares_are_met() -> None:
+    labels = fields([10] * 30, [5, 10, 20, 40, 7, 9, 11, 13, 17, 19])
+    split = split_polygons(labels, 0.2, 0.1, seed=1)
+    assert not (rows_of(split, "train") & rows_of(split, "val"))
+    assert not (rows_of(split, "train") | rows_of(split, "val")) & rows_of(split, "test")
+    together = np.sort(np.concatenate([split.train, split.val, split.test]))
+    np.testing.assert_array_equal(together, np.flatnonzero(labels.array))
+    flat = labels.array.ravel()
+    for label, of_class in ((1, 300), (2, 151)):
+        assert (flat[split.train] == label).sum() == pytest.approx(0.2 * of_class, abs=2)
+        assert (flat[split.val] == label).sum() == pytest.approx(0.1 * of_class, abs=3)
+    assert split.kind == "polygons" and split.leakage > 0.2  # patches of 7 reach over the gaps of one row ...
+    assert split.with_patch(3).leakage == 0  # ... and those of 3 don't
+
+
+def test_polygon_splits_repeat_by_seed_and_are_drawn_again_from_their_description() -> None:
+    labels = fields([10] * 20, [3, 4, 5, 6, 7, 8])
+    for options in ({}, {"per_class": 12}):
+        one, other = split_polygons(labels, seed=4, **options), split_polygons(labels, seed=5, **options)
+        again = draw(labels, one.describe())
+        assert again is not None and again.digest() == one.digest() != other.digest()
+
+
+def test_a_number_per_class_is_met_about() -> None:
+    labels = fields([10] * 20, [3, 4, 5, 6, 7, 8])
+    split = split_polygons(labels, per_class=12, seed=0)
+    counts = np.bincount(labels.array.ravel()[split.train])
+    assert counts[1] == 10 and counts[2] == 12
+    with pytest.raises(SplitError, match="don't work"):
+        split_polygons(labels, per_class=0)
+    with pytest.raises(SplitError, match="don't work"):
+        split_polygons(labels, 0.9, 0.1)
+
+
+def test_classes_with_one_two_and_three_polygons() -> None:
+    labels = fields([8], [90, 3], [50, 60, 70], [1] * 40)
+    with pytest.warns(DataWarning) as told:
+        split = split_polygons(labels, 0.2, 0.1)
+    assert [str(one.message).split(",")[0] for one in told] == [
+        "class 1 has one polygon only",
+        "class 2: two polygons leave none to validate",
+    ]
+    flat = labels.array.ravel()
+    held = {name: set(flat[getattr(split, name)].tolist()) for name in ("train", "val", "test")}
+    assert held == {"train": {1, 2, 3, 4}, "val": {3, 4}, "test": {2, 3, 4}}
+    assert (flat[split.train] == 2).sum() == 3  # 19 were wanted: 3 is nearer than 90
+    with pytest.raises(SplitError, match="every class of 'fields' has one polygon only"):
+        split_polygons(fields([8], [3]))
+
+
+def test_areas_that_meet_at_a_corner_are_one_and_classes_are_not_joined() -> None:
+    areas = connected_areas(np.array([[1, 0, 1, 2], [0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 0, 3]], dtype=np.int16))
+    assert areas.dtype == np.int32
+    np.testing.assert_array_equal(areas, [[1, 0, 1, 2], [0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 0, 4]])
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=st.integers(1, 9), cols=st.integers(1, 9), classes=st.integers(1, 3), seed=st.integers(0, 999))
+def test_areas_are_those_of_another_way_to_find_them(rows: int, cols: int, classes: int, seed: int) -> None:
+    array = np.random.default_rng(seed).integers(0, classes + 1, (rows, cols)).astype(np.int16)
+    areas = connected_areas(array)
+    assert ((areas > 0) == (array > 0)).all()
+    for label in range(1, classes + 1):
+        expected, count = ndimage.label(array == label, structure=np.ones((3, 3)))
+        pairs = {*zip(expected[array == label].tolist(), areas[array == label].tolist(), strict=True)}
+        assert len(pairs) == count == len({area for _, area in pairs})
+    numbers = areas[areas > 0]
+    assert numbers[np.sort(np.unique(numbers, return_index=True)[1])].tolist() == list(range(1, areas.max() + 1))
+
+
+def test_groups_that_labels_bring_are_kept_whole() -> None:
+    array = np.ones((4, 12), dtype=int)
+    groups = np.repeat(np.arange(1, 5, dtype=np.int32), 12).reshape(4, 12)  # rows that touch, yet four polygons
+    split = split_polygons(Labels.from_array(array, groups=groups), 0.25, 0.25, seed=3)
+    assert [len(rows_of(split, name)) for name in ("train", "val", "test")] == [1, 1, 2]
+    assert split.leakage > 0.2
+    array[0, :6] = 2
+    with pytest.raises(SplitError, match="several classes"):
+        split_polygons(Labels.from_array(array, groups=groups))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 60), min_size=2, max_size=9), min_size=1, max_size=4),
+    train=st.sampled_from([0.05, 0.2, 0.5, 0.7]),
+    val=st.sampled_from([0.0, 0.1, 0.25]),
+    seed=st.integers(0, 99),
+)
+@pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")
+def test_every_class_trains_and_tests_whatever_its_polygons(
+    sizes: list[list[int]], train: float, val: float, seed: int
+) -> None:
+    labels = fields(*sizes)
+    split = split_polygons(labels, train, val, seed=seed)
+    flat = labels.array.ravel()
+    parts = {name: rows_of(split, name) for name in ("train", "val", "test")}
+    assert not parts["train"] & parts["test"] and not parts["val"] & (parts["train"] | parts["test"])
+    for label, polygons in enumerate(sizes, start=1):
+        held = {name: int((flat[getattr(split, name)] == label).sum()) for name in parts}
+        assert held["train"] and held["test"] and sum(held.values()) == sum(polygons)
+        assert bool(held["val"]) == (val > 0 and len(polygons) > 2)
+
+
+def test_an_unknown_way_to_split() -> None:
+    with pytest.raises(SplitError, match="no split 'blocks': random or polygons"):
+        check_kind("blocks")

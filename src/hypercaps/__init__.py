@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hypercaps.classifier import ConvCapsClassifier, load_model
     from hypercaps.errors import HypercapsError
-    from hypercaps.io.open import open_labels, open_scene, open_split
+    from hypercaps.io.open import open_labels, open_mask, open_scene, open_split
     from hypercaps.scene import Labels, Legend, Scene
-    from hypercaps.splits import Split, split_by_share, split_per_class
+    from hypercaps.splits import Split, split_by_share, split_per_class, split_polygons
 
 __version__ = "0.1.0"
 
@@ -25,10 +25,12 @@ _HOMES = {
     "Split": "splits",
     "load_model": "classifier",
     "open_labels": "io.open",
+    "open_mask": "io.open",
     "open_scene": "io.open",
     "open_split": "io.open",
     "split_by_share": "splits",
     "split_per_class": "splits",
+    "split_polygons": "splits",
 }
 
 __all__ = [
@@ -40,10 +42,12 @@ __all__ = [
     "Split",
     "load_model",
     "open_labels",
+    "open_mask",
     "open_scene",
     "open_split",
     "split_by_share",
     "split_per_class",
+    "split_polygons",
 ]
 
 

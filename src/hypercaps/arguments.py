@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -10,30 +11,73 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hypercaps.errors import LabelsError, SplitError
+from hypercaps.errors import LabelsError, OutputError, SplitError
 from hypercaps.messages import console_out, remember_debug
 
 if TYPE_CHECKING:
     from hypercaps.cluster.pool import Cluster
-    from hypercaps.scene import Labels, Scene
+    from hypercaps.modelfile import TrainedModel
+    from hypercaps.scene import Labels, Legend, Scene
 
 SceneArg = Annotated[
     str,
-    typer.Argument(metavar="SCENE", help="A public scene's name, a file, or FILE:KEY for one array of several."),
+    typer.Argument(
+        metavar="SCENE",
+        help="A public scene's name, a file, FILE:KEY for one array of several, or tiles of one grid: 'tiles/*.tif' in "
+        "quotes, a.tif,b.tif, or @LIST with one a line.",
+    ),
 ]
 LabelsArg = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="LABELS",
+        help="Files of class numbers, 0 = unlabelled, or of polygons, lines or points (FILE:LAYER for one layer of "
+        "several); several add up. Left out for a public scene.",
+    ),
+]
+ClassField = Annotated[
     str | None,
-    typer.Argument(metavar="LABELS", help="A file of class numbers, 0 = unlabelled; left out for a public scene."),
+    typer.Option("--class-field", metavar="NAME", help="The field of polygons, lines or points that holds the class."),
 ]
 ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="A run's model.safetensors.")]
+Wavelengths = Annotated[
+    Path | None,
+    typer.Option(
+        "--wavelengths",
+        metavar="FILE",
+        help="For a scene that does not know its own: a text file, one wavelength a line in nm or micrometres, and the "
+        "band's width (FWHM) beside it if known.",
+    ),
+]
+AllowRemote = Annotated[
+    bool, typer.Option("--allow-remote", help="Read GeoTIFFs at http and https addresses, window by window.")
+]
 SplitOption = Annotated[
     Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
 ]
+Resample = Annotated[bool, typer.Option("--resample", help="Bring the scene to the model's bands where it has others.")]
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, or as torch names it, say cuda.")
 ]
+Devices = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Processes, with --device cuda GPUs, that share each step; see docs/devices.md."
+    ),
+]
 Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: float32 or bfloat16.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
+Memory = Annotated[
+    str,
+    typer.Option(metavar="SIZE", help="Memory that mapping keeps to, whatever the scene's size, as in 500MB or 2GB."),
+]
+ConfidenceDtype = Annotated[
+    str, typer.Option(metavar="TYPE", help="Of the confidence raster: float32, or uint8 in steps of 0.004.")
+]
+Mask = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Map only what lies inside polygons, or where a raster is not 0."),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", metavar="ADDRESS", help="Have it done by the dask cluster whose scheduler is there."),
@@ -55,6 +99,15 @@ def command_line() -> str:
     return shlex.join(["hypercaps", *sys.argv[1:]])
 
 
+def memory_bytes(text: str) -> int:
+    """500MB, 1.5 GB, 2g -> bytes"""
+    units = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+    if match is None or not (size := int(float(match[1]) * units[match[2]])) >= 10**6:
+        raise OutputError(f"memory is {text!r}: a size such as 500MB or 2GB is expected")
+    return size
+
+
 def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
     """An option that another one makes meaningless is not dropped in silence."""
 
@@ -68,28 +121,56 @@ def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) ->
             raise SplitError(f"{one} and {two} were both given, and {one} leaves nothing to {two}: give one of them")
 
 
-def open_both(scene: str, labels: str | None) -> tuple[Scene, Labels]:
-    """A scene and its labels; a public scene brings its own."""
+def open_both(
+    scene: str,
+    labels: list[str] | None,
+    class_field: str | None = None,
+    *,
+    legend: Legend | None = None,
+    wavelengths: Path | None = None,
+    allow_remote: bool = False,
+) -> tuple[Scene, Labels]:
+    """A scene and its labels; a public scene brings its own. A model's legend says which names it knows."""
     from hypercaps import terminal
     from hypercaps.io import catalog
     from hypercaps.io.open import open_labels, open_scene
 
     progress = terminal.download_bar(console_out())
-    cube = open_scene(scene, progress=progress)
-    if labels is None and scene not in catalog.names():
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    if not labels and scene not in catalog.names():
         raise LabelsError(
             f"no labels were given for {scene}: name a file of class numbers after it, such as "
             f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
         )
-    truth = open_labels(scene if labels is None else labels, scene=cube, progress=progress)
+    truth = open_labels(
+        labels or scene,
+        scene=cube,
+        class_field=class_field,
+        legend=legend,
+        allow_remote=allow_remote,
+        progress=progress,
+    )
     truth.check_fits(cube)
     return cube, truth
 
 
+def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
+    """The scene as the model can use it: resampled if that was asked for, otherwise as it is or refused."""
+    from hypercaps.io.stored import tell
+
+    if resample:
+        return model.resampled(scene)
+    model.check_fits(scene)
+    if model.wavelengths is not None and scene.wavelengths is None:
+        tell(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are taken for those of the model")
+    return scene
+
+
 def input_files(*given: str | Path | None) -> list[Path]:
-    """The files that are named by arguments, with and without :KEY, to keep results from replacing them."""
-    specs = [str(spec) for spec in given if spec is not None]
-    return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
+    """The files that are named by arguments, tiles and those with :KEY too, to keep results from replacing them."""
+    from hypercaps.io.places import files_in
+
+    return [path for named in given if named is not None for path in files_in(named)]
 
 
 def cluster_of(

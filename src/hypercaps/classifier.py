@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,34 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from hypercaps import splits
+from hypercaps.checks import (
+    MOST_UNLABELLED,
+    check_kinds,
+    check_memory,
+    check_split,
+    compare_names,
+    whole_number,
+)
 from hypercaps.devices import Device
-from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError
-from hypercaps.mapping import ClassMap, Mask, OnProgress, map_scene, map_scores
+from hypercaps.errors import LabelsError, ModelError, SplitError
+from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
 from hypercaps.models.registry import Method, Recipe, SolvedRecipe, get_method
+from hypercaps.parallel.processes import check_devices, train_in_processes
+from hypercaps.parallel.worker import Job
 from hypercaps.patches import PatchStore, draw_valid_pixels
-from hypercaps.scene import Labels, Legend, Scene
+from hypercaps.scene import Labels, Legend, Scene, Window
 from hypercaps.splits import Split
-from hypercaps.training import Examples, History, Progress, available_memory, bytes_to_train, solve, train
+from hypercaps.training import (
+    Examples,
+    History,
+    Progress,
+    solve,
+    threads_in_use,
+    train,
+)
 from hypercaps.whitening import PREPROCESSINGS
-
-MOST_UNLABELLED = 20_000  # pixels of the scene that teach without a label, for methods that can use them
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
@@ -37,12 +51,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     ----------
     train, val : share of each class to train and to validate on; the rest is the test set
     per_class : train on this number of pixels of each class in place of the share ``train``
+    split_by : "random" draws pixels, "polygons" keeps each polygon whole in one of the three sets
     epochs, batch_size : None for the recipe's
     patch : side of the patch around a pixel, odd; None for the method's
     seed : of the split, the initial weights and the order of training
     method, recipe : a registered method and one of the ways to train it, None for the method's own
     structure : changes to the network's sizes, e.g. ``{"routings": 5}``
     device, precision : where networks are computed, as torch names it, and how precisely: float32 or bfloat16
+    devices : processes, each with its own GPU if ``device`` is cuda, that share every training step
 
     Attributes after ``fit``
     ------------------------
@@ -57,6 +73,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         train: float = 0.2,
         val: float = 0.1,
         per_class: int | None = None,
+        split_by: str = "random",
         epochs: int | None = None,
         batch_size: int | None = None,
         patch: int | None = None,
@@ -66,10 +83,12 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         structure: dict[str, Any] | None = None,
         device: str = "cpu",
         precision: str = "float32",
+        devices: int = 1,
     ) -> None:
         self.train = train
         self.val = val
         self.per_class = per_class
+        self.split_by = split_by
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch = patch
@@ -79,6 +98,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.structure = structure
         self.device = device
         self.precision = precision
+        self.devices = devices
 
     def fit(
         self,
@@ -93,10 +113,15 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
         Without ``evaluate`` the test set is left for later, and there is no ``scores_``.
         """
-        _check_kinds(scene, labels)
+        check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
-        seed, patch = _whole("seed", self.seed, 0), self._patch()
+        seed, patch, devices = (
+            whole_number("seed", self.seed, 0),
+            self._patch(),
+            whole_number("devices", self.devices, 1),
+        )
+        check_devices(devices, method, recipe, self.device)
         labels.check_fits(scene)
         labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
@@ -114,10 +139,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         structure = {**(recipe.structure or {}), **(self.structure or {})}
         training = self._training(method, recipe, int((labels.array > 0).sum()))
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
-        _check_split(split, labels)
+        check_split(split, labels)
         pixels = np.concatenate([split.train, split.val])
-        _check_memory(method, scene, len(legend), patch, structure, split, training)
-        network = method.network(scene.bands, len(legend), patch=patch, seed=seed, structure=structure)
+        check_memory(method, scene, len(legend), patch, structure, split, training, devices)
+        sizes: dict[str, Any] = {"bands": scene.bands, "classes": len(legend), "patch": patch, "structure": structure}
+        network = method.network(**sizes, seed=seed)
 
         preprocessing = PREPROCESSINGS[method.preprocessing](scene)
         unlabelled = np.empty(0, dtype=np.int64)
@@ -133,6 +159,12 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if isinstance(recipe, SolvedRecipe):
             history = solve(network, method.loss, examples)
             structure |= network.found  # type: ignore[arg-type]  # torch types every attribute as a module
+        elif devices > 1:
+            threads = max(1, threads_in_use() // devices)
+            steps = training["epochs"], training["batch_size"]
+            job = Job(self.method, recipe.name, sizes, seed, *steps, device, devices, threads)
+            history = train_in_processes(job, network, examples, on_progress)
+            training["devices"] = devices
         else:
             network.to(device.name)
             history = train(
@@ -158,6 +190,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             preprocessing=preprocessing,
             legend=legend,
             wavelengths=scene.wavelengths,
+            fwhm=scene.fwhm,
             recipe={"name": recipe.name, **training, "seed": seed, "best_epoch": history.best_epoch},
             split=split.describe() | {"labels": labels_digest},
             scene=scene.name,
@@ -169,7 +202,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _patch(self) -> int:
-        return get_method(self.method).patch if self.patch is None else _whole("patch", self.patch, 1)
+        return get_method(self.method).patch if self.patch is None else whole_number("patch", self.patch, 1)
 
     def _training(self, method: Method, recipe: Recipe | SolvedRecipe, labelled: int) -> dict[str, Any]:
         """Epochs, batch and learning rate: the recipe's, or what was asked for in their place."""
@@ -181,19 +214,22 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                     )
             return {}
         return {
-            "epochs": recipe.epochs if self.epochs is None else _whole("epochs", self.epochs, 1),
+            "epochs": recipe.epochs if self.epochs is None else whole_number("epochs", self.epochs, 1),
             "batch_size": recipe.batch_size(labelled)
             if self.batch_size is None
-            else _whole("batch_size", self.batch_size, 1),
+            else whole_number("batch_size", self.batch_size, 1),
             "optimizer": recipe.optimizer,
             "learning_rate": recipe.learning_rate,
         }
 
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
-        seed, patch, val = _whole("seed", self.seed, 0), self._patch(), float(self.val)
-        if self.per_class is not None:
-            n = _whole("per_class", self.per_class, 1)
+        seed, patch, val = whole_number("seed", self.seed, 0), self._patch(), float(self.val)
+        splits.check_kind(self.split_by)
+        n = None if self.per_class is None else whole_number("per_class", self.per_class, 1)
+        if self.split_by == "polygons":
+            return splits.split_polygons(labels, float(self.train), val, per_class=n, seed=seed, patch=patch)
+        if n is not None:
             return splits.split_per_class(labels, n, val, seed=seed, patch=patch)
         return splits.split_by_share(labels, float(self.train), val, seed=seed, patch=patch)
 
@@ -201,7 +237,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
     ) -> Scores:
         """Scores on a split's test set, or on all labelled pixels where no split is given."""
-        _check_kinds(scene, labels)
+        check_kinds(scene, labels)
         model = self._fitted()
         model.check_fits(scene)
         labels.check_fits(scene)
@@ -221,6 +257,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 f"labels {labels.name!r} hold classes {strange.tolist()} that the model does not know: it knows "
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
+        compare_names(labels.legend, model.legend)
         with self._arithmetic(model):
             found = map_scene(model, scene, only=wanted, on_progress=on_progress)
         return score(labels.array[wanted], found.classes[wanted], model.legend)
@@ -235,17 +272,31 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
         pairs of classes that it won; for the others probabilities.
         """
-        _check_kinds(scene)
+        check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
             return map_scores(model, scene)
 
     def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
         """Classes and confidence of every pixel, or of those marked in ``only``, e.g. ``labels.array > 0``."""
-        _check_kinds(scene)
+        check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
             return map_scene(model, scene, only=only, on_progress=on_progress)
+
+    def map_windows(
+        self, scene: Scene, windows: Iterable[Window], *, only: Mask | None = None, with_scores: bool = False
+    ) -> Iterator[MappedWindow]:
+        """The same for scenes of any size: window after window, on the grid of ``tiling``."""
+        check_kinds(scene)
+        model = self._fitted()
+        with self._arithmetic(model):
+            yield from map_windows(model, scene, windows, only=only, with_scores=with_scores)
+
+    def resampled(self, scene: Scene) -> Scene:
+        """A scene of another sensor with the model's bands, to predict and evaluate on."""
+        check_kinds(scene)
+        return self._fitted().resampled(scene)
 
     def _arithmetic(self, model: TrainedModel) -> AbstractContextManager[object]:
         """The network where it is to be computed, and the precision to do it in."""
@@ -278,52 +329,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return model
 
 
-def _check_kinds(scene: object, labels: object = None) -> None:
-    """Bare arrays say nothing of nodata, wavelengths or names: they are asked to be wrapped."""
-    if not isinstance(scene, Scene):
-        raise SceneError(f"a Scene is expected and {type(scene).__name__} came: use Scene.from_array or open_scene")
-    if labels is not None and not isinstance(labels, Labels):
-        raise LabelsError(f"Labels are expected and {type(labels).__name__} came: use Labels.from_array or open_labels")
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    """A parameter as a plain whole number, numpy's included; it may end in a model file."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise ModelError(f"{name} is {value!r}: a whole number of {least} or more is expected")
-    return number
-
-
-def _check_memory(
-    method: Method,
-    scene: Scene,
-    classes: int,
-    patch: int,
-    structure: dict[str, Any],
-    split: Split,
-    training: dict[str, Any],
-) -> None:
-    """Refuse what would not fit into memory before it starts, not after an hour."""
-    blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
-    examples = split.train.size + split.val.size
-    if method.semi_supervised is not None:
-        examples += MOST_UNLABELLED
-    spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
-    needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
-    if training:
-        shape, batch = (patch, patch, scene.bands), min(training["batch_size"], split.train.size)
-        needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
-    available = available_memory()
-    if needed > available:
-        raise ModelError(
-            f"{method.name} needs about {needed / 1e9:.1f} GB to train on scene {scene.name!r} and "
-            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or take another method"
-        )
-
-
 def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
     """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
     model = read_model(Path(path))
@@ -332,6 +337,7 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
         train=how.get("train", 0.2),
         val=how.get("val", 0.1),
         per_class=how.get("per_class"),
+        split_by="polygons" if how.get("kind") == "polygons" else "random",
         epochs=recipe.get("epochs"),
         batch_size=recipe.get("batch_size"),
         patch=model.patch,
@@ -344,22 +350,3 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
     )
     classifier.model_ = model
     return classifier
-
-
-def _check_split(split: Split, labels: Labels) -> None:
-    """Refuse a split that is not for these labels, or that leaves a class untrained."""
-    if split.shape != labels.shape:
-        raise SplitError(f"the split is for {split.shape} pixels but the labels have {labels.shape}")
-    flat = labels.array.ravel()
-    for name, indices in (("training", split.train), ("validation", split.val), ("test", split.test)):
-        if (flat[indices] == 0).any():
-            raise SplitError(
-                f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
-                "other labels, or the scene holds NaN, infinity or nodata there"
-            )
-    if split.test.size == 0:
-        raise SplitError("the split has no test pixel: without one nobody can say how good the map is")
-    trained = set(np.unique(flat[split.train]).tolist())
-    missing = [entry.name for entry in labels.legend if entry.label not in trained]
-    if missing:
-        raise SplitError(f"the split has no training pixel of {', '.join(missing)}: give at least one of each")

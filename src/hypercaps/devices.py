@@ -1,10 +1,11 @@
-"""Where networks are computed, and how precisely."""
+"""Where networks are computed, how precisely, and in how much memory."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+import psutil
 import torch
 
 from hypercaps import native
@@ -42,3 +43,8 @@ class Device:
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(torch.device(self.name).type, dtype=torch.bfloat16)
+
+
+def resident_memory() -> int:
+    """Bytes of memory that this program holds."""
+    return int(psutil.Process().memory_info().rss)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.io.write import write_bytes
 from hypercaps.models.registry import count_parameters, get_method
+from hypercaps.resampling import differences, known, resample
 from hypercaps.scene import MAX_LABEL, Legend, LegendEntry, Scene
 from hypercaps.whitening import KINDS, Preprocessing, kind_of
 
@@ -43,6 +44,7 @@ class TrainedModel:
     preprocessing: Preprocessing  # what is done to spectra before the network sees them
     legend: Legend  # the trained classes: entry i belongs to output i
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
+    fwhm: npt.NDArray[np.float64] | None = None  # (bands,) nm: how wide each band is at half of its height
     recipe: dict[str, Any] = field(default_factory=dict)  # how it was trained
     split: dict[str, Any] = field(default_factory=dict)  # what it was trained on
     scene: str = ""
@@ -62,12 +64,30 @@ class TrainedModel:
         return get_method(self.method).confidence(scores)
 
     def check_fits(self, scene: Scene) -> None:
-        """Refuse a scene that the model can't be used on."""
-        if scene.bands != self.bands:
+        """Refuse a scene that the model can't be used on: with other bands or, where they are unknown, their number."""
+        ours, theirs = known(self.wavelengths), known(scene.wavelengths)
+        if ours is not None and theirs is not None:
+            if found := differences(ours, theirs):
+                raise ModelFileError(
+                    f"the {scene.bands} bands of scene {scene.name!r} are not the {self.bands} of the model (trained "
+                    f"on {self.scene!r}): {'; '.join(found)}; resample it to the model's bands (--resample, or "
+                    "resampled() from Python), or train a model on this scene"
+                )
+        elif scene.bands != self.bands:
             raise ModelFileError(
                 f"the model was trained on {self.bands} bands (scene {self.scene!r}) but scene {scene.name!r} has "
                 f"{scene.bands}: use a scene of the same sensor and band list, or train a model on this one"
             )
+
+    def resampled(self, scene: Scene) -> Scene:
+        """The scene with the model's bands, by their widths where they are known; read by window, as before."""
+        ours = known(self.wavelengths)
+        if ours is None:
+            raise ModelFileError(
+                f"the model does not know its wavelengths, since scene {self.scene!r} had none, and no scene can be "
+                f"resampled to them: use one with its {self.bands} bands, or train it again with wavelengths"
+            )
+        return resample(scene, ours, self.fwhm)
 
     def describe(self) -> dict[str, Any]:
         """All but the arrays, as JSON takes it."""
@@ -97,8 +117,9 @@ def write_model(path: Path, model: TrainedModel) -> None:
     kind = kind_of(model.preprocessing)
     for part, array in model.preprocessing.arrays().items():
         arrays[f"{kind}.{part}"] = torch.from_numpy(np.ascontiguousarray(array))
-    if model.wavelengths is not None:
-        arrays["wavelengths"] = torch.from_numpy(np.asarray(model.wavelengths, dtype=np.float64))
+    for name, of_bands in (("wavelengths", model.wavelengths), ("fwhm", model.fwhm)):  # older readers skip the second
+        if of_bands is not None:
+            arrays[name] = torch.from_numpy(np.ascontiguousarray(of_bands, dtype=np.float64))
     about = model.describe()
     header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays, about), "description": about}
     metadata = {FORMAT_KEY: json.dumps(header)}
@@ -161,7 +182,10 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
             raise TypeError(f"its {key} holds {weights[key].dtype} and not {blank.dtype}")
     network.load_state_dict(weights, strict=True, assign=True)
     network.eval()
-    waves = arrays.get("wavelengths")
+    of_bands = {name: arrays[name].numpy() for name in ("wavelengths", "fwhm") if name in arrays}
+    for name, values in of_bands.items():
+        if values.shape != (bands,) or values.dtype != np.float64:
+            raise ValueError(f"its {name} are not for {bands} bands")
     return TrainedModel(
         method=about["method"],
         patch=patch,
@@ -169,7 +193,8 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         network=network,
         preprocessing=preprocessing,
         legend=legend,
-        wavelengths=None if waves is None else waves.numpy(),
+        wavelengths=of_bands.get("wavelengths"),
+        fwhm=of_bands.get("fwhm"),
         recipe=about["recipe"],
         split=about["split"],
         scene=about["scene"],

@@ -1,12 +1,13 @@
 """From a scene and positions to patches, without ever holding every patch.
 
 Neighbouring patches share most of their pixels, so what is kept is each pixel once, preprocessed; a batch of
-patches is gathered from them. Beyond the scene's border the scene is mirrored.
+patches is gathered from them. Beyond the scene's border, and where it holds nothing, the scene is mirrored.
 """
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,41 @@ def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int6
     period = 2 * (size - 1)
     folded = np.mod(positions, period)
     return np.asarray(np.minimum(folded, period - folded))
+
+
+def stand_ins(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Which place of a patch is read for each of its places: (N, D, D) validity -> (N, D*D), the centres being valid.
+
+    Every valid place stands for itself. One without data is mirrored at the last valid pixel on the way to the patch's
+    middle, down its column, else along its row, else both; at a straight edge that is what is done at the scene's
+    border. Where this leads nowhere, the pixel in the middle stands in.
+    """
+    n, side, _ = valid.shape
+    half = side // 2
+    every, at = np.arange(n)[:, None, None], np.arange(side)
+    rows, cols = at[None, :, None], at[None, None, :]
+    down = _mirrored_inwards(valid)  # (N, D, D): a row
+    across = _mirrored_inwards(valid.transpose(0, 2, 1)).transpose(0, 2, 1)  # (N, D, D): a column
+    # For corners: by the column and the row that meet in the middle.
+    down_middle = np.where(valid[:, :, half], at, down[:, :, half])[:, :, None]  # (N, D, 1)
+    across_middle = np.where(valid[:, half, :], at, across[:, half, :])[:, None, :]  # (N, 1, D)
+    found = np.where(valid, rows * side + cols, -1)
+    for r, c in ((down, cols), (rows, across), (down_middle, across_middle)):
+        usable = (found < 0) & (r >= 0) & (c >= 0) & valid[every, r, c]
+        found = np.where(usable, r * side + c, found)
+    return np.where(found < 0, half * side + half, found).reshape(n, side * side)
+
+
+def _mirrored_inwards(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Each row of (N, D, D) mirrored at the next valid row of its column on the way to the middle; -1: there is none"""
+    side = valid.shape[1]
+    half = side // 2
+    edge = np.full(valid.shape, -1, dtype=np.intp)
+    for outwards, rows in ((-1, range(half - 1, -1, -1)), (1, range(half + 1, side))):
+        for row in rows:
+            inner = row - outwards
+            edge[:, row] = np.where(valid[:, inner], inner, edge[:, inner])
+    return np.where(edge < 0, -1, 2 * edge - np.arange(side)[None, :, None])
 
 
 def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
@@ -72,11 +108,27 @@ class PatchStore:
             for j in range(patch):
                 touched[rows[:, i], cols[:, j]] = True
         needed = np.flatnonzero(touched)  # flat, ascending: the order of the kept spectra
-        self._spectra = _ready_pixels(scene, preprocessing, needed)  # (needed, C)
+        self._spectra, valid = _ready_pixels(scene, preprocessing, needed)  # (needed, C), (needed,)
 
         # Which kept spectrum stands at each place of each patch: (N, D*D)
         flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
-        self._places = torch.from_numpy(np.searchsorted(needed, flat).astype(np.int32))
+        places = np.searchsorted(needed, flat).astype(np.int32)
+        if not valid.all():
+            seen = valid[places]  # (N, D*D)
+            torn = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
+            standing = stand_ins(seen[torn].reshape(-1, patch, patch))
+            places[torn] = np.take_along_axis(places[torn], standing, axis=1)
+        self._places = torch.from_numpy(places)
+
+    @classmethod
+    def from_arrays(cls, spectra: npt.NDArray[np.float32], places: npt.NDArray[np.int32], patch: int) -> PatchStore:
+        """The store that another process's ``arrays`` describe."""
+        store = cls.__new__(cls)
+        store.patch, store._spectra, store._places = patch, torch.from_numpy(spectra), torch.from_numpy(places)
+        return store
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {"spectra": self._spectra.numpy(), "places": self._places.numpy()}
 
     def __len__(self) -> int:
         return self._places.shape[0]
@@ -102,9 +154,11 @@ class PatchStore:
         return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, self._spectra.shape[1])
 
 
-def _ready_pixels(scene: Scene, preprocessing: Preprocessing, needed: npt.NDArray[np.int64]) -> Tensor:
-    """The spectra of some pixels (flat, ascending), read in strips that skip what nobody needs."""
-    spectra = torch.empty(needed.size, scene.bands)
+def _ready_pixels(
+    scene: Scene, preprocessing: Preprocessing, needed: npt.NDArray[np.int64]
+) -> tuple[Tensor, npt.NDArray[np.bool_]]:
+    """Some pixels (flat, ascending) and which of them are valid, read in strips that skip what nobody needs."""
+    spectra, valid = torch.empty(needed.size, scene.bands), np.empty(needed.size, dtype=bool)
     strip = max(1, _READ_VALUES // (scene.cols * scene.bands))
     for r0 in range(0, scene.rows, strip):
         r1 = min(r0 + strip, scene.rows)
@@ -115,5 +169,6 @@ def _ready_pixels(scene: Scene, preprocessing: Preprocessing, needed: npt.NDArra
         c0, c1 = int(c.min()), int(c.max()) + 1
         read = scene.read(slice(r0, r1), slice(c0, c1))
         at = (r - r0, c - c0)
+        valid[first:last] = read.valid[at]
         spectra[first:last] = preprocessing.transform(read.values[at], read.valid[at])
-    return spectra
+    return spectra, valid

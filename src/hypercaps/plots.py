@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from hypercaps.scene import Labels, Legend, Rgb
 from hypercaps.training import EpochRecord
 
-_LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
+LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
 _LONGEST_NAME = 48  # letters of a class name in a legend
 _BACKGROUND = (245, 245, 245)
 _EPOCHS_SHOWN = 50  # of convergence: the capsule networks' whole training, and where the others rise
@@ -93,7 +93,7 @@ def _panels_picture(
     figure = Figure(figsize=(size[0] * across, (size[1] + 0.4 + 0.15 * lines) * down), layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
     for ax, (name, raster) in zip(axes, panels, strict=False):
-        step = -(-max(raster.shape) // _LONGEST_SIDE)
+        step = -(-max(raster.shape) // LONGEST_SIDE)
         ax.imshow(colored(raster[::step, ::step], legend), interpolation="nearest")
         ax.set_title(name, fontsize=fontsize).set_parse_math(False)
         ax.set_xticks([])

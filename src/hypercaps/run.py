@@ -15,20 +15,13 @@ from hypercaps import splits
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import DataWarning, SplitError
 from hypercaps.io.runfolder import RunFolder
-from hypercaps.io.write import (
-    class_map_tiff,
-    confidence_tiff,
-    write_bytes,
-    write_csv,
-    write_files,
-    write_json,
-    write_npz,
-)
-from hypercaps.mapping import ClassMap, OnProgress
+from hypercaps.io.write import file_sha256, write_bytes, write_csv, write_json, write_npz
+from hypercaps.mapping import Mask, OnProgress
+from hypercaps.maps import MEMORY, MapFiles, make_map
 from hypercaps.metrics import Scores
 from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
-from hypercaps.plots import curves_picture, map_picture
+from hypercaps.plots import curves_picture
 from hypercaps.scene import Labels, Scene
 from hypercaps.splits import Split
 from hypercaps.training import Progress
@@ -52,11 +45,15 @@ def train_run(
     *,
     split: Split | None = None,
     with_map: bool = True,
+    only: Mask | None = None,
+    confidence_dtype: str = "float32",
+    probabilities: bool = False,
+    memory: int = MEMORY,
     force: bool = False,
     on_training: Callable[[Progress], None] | None = None,
     on_mapping: OnProgress | None = None,
 ) -> RunResult:
-    """Fit, score the test set, map the scene and write all of it into ``out``, or nothing at all.
+    """Fit, score the test set, map the scene, or ``only`` part of it, and write it all into ``out``, or nothing.
 
     Ctrl-C while mapping gives up the map only: what was trained is worth keeping.
     """
@@ -69,43 +66,30 @@ def train_run(
         write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds"), history.records)
         write_npz(staging / "split.npz", train=drawn.train, val=drawn.val, test=drawn.test)
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
-        found = None
+        mapped = False
         if with_map:
-            with suppress(KeyboardInterrupt):
-                found = classifier.map(scene, on_progress=on_mapping)
-        if found is not None:
-            write_maps(
-                found,
-                classifier.model_,
-                scene,
-                classes_to=staging / "map.tif",
-                confidence_to=staging / "confidence.tif",
-                picture_to=staging / "map.png",
-                truth=labels,
+            files = MapFiles(
+                classes=staging / "map.tif",
+                confidence=staging / "confidence.tif",
+                probabilities=staging / "probabilities.tif" if probabilities else None,
+                picture=staging / "map.png",
+                confidence_dtype=confidence_dtype,
             )
+            with suppress(KeyboardInterrupt):
+                make_map(
+                    classifier,
+                    scene,
+                    files,
+                    model_sha256=file_sha256(staging / "model.safetensors"),
+                    only=only,
+                    memory=memory,
+                    truth=labels,
+                    on_progress=on_mapping,
+                )
+                mapped = True
+            files.partial.unlink(missing_ok=True)
         write_json(staging / "metrics.json", metrics)
-    return RunResult(classifier, metrics, out, mapped=found is not None)
-
-
-def write_maps(
-    found: ClassMap,
-    model: TrainedModel,
-    scene: Scene,
-    *,
-    classes_to: Path | None = None,
-    confidence_to: Path | None = None,
-    picture_to: Path | None = None,
-    truth: Labels | None = None,
-) -> None:
-    """The rasters and the picture of a map, those that are asked for; all of them or none."""
-    files: dict[Path, bytes] = {}
-    if classes_to is not None:
-        files[classes_to] = class_map_tiff(found.classes, model.legend, scene)
-    if confidence_to is not None:
-        files[confidence_to] = confidence_tiff(found.confidence, scene)
-    if picture_to is not None:
-        files[picture_to] = map_picture(found.classes, model.legend, truth=truth, title=get_method(model.method).title)
-    write_files(files)
+    return RunResult(classifier, metrics, out, mapped=mapped)
 
 
 def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
@@ -116,6 +100,7 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
         "n_train": int(split.train.size),
         "n_val": int(split.val.size),
         "n_test": int(split.test.size),
+        "split": split.kind,
         "leakage": split.leakage,
         "parameters": model.parameters,
         "train_seconds": history.seconds,
@@ -162,6 +147,7 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "n_train": int(split.train.size) if split else None,  # None: not known for other labels
         "n_val": int(split.val.size) if split else None,
         "n_test": scores.n_test,
+        "split": split.kind if split else None,
         "leakage": split.leakage if split else None,
         "parameters": model.parameters,
         "method": model.method,
@@ -179,6 +165,6 @@ def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, 
     model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
     if isinstance(method.recipe(classifier.recipe), SolvedRecipe):  # every labelled pixel may become a support vector
         model += 4 * int((labels.array > 0).sum()) * (scene.bands + len(labels.legend) ** 2)
-    maps = 5 * scene.rows * scene.cols + 1_000_000 if with_map else 0  # and the picture
+    maps = 3 * 6 * scene.rows * scene.cols + 1_000_000 if with_map else 0  # while they are made, and the picture
     indices = 8 * int((labels.array > 0).sum())
     return model + maps + indices + 200_000

@@ -18,6 +18,9 @@ Rgb = tuple[int, int, int]
 # Coefficients (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f; rotated grids included.
 Affine = tuple[float, float, float, float, float, float]
 
+_LOOKS = 16  # places that stand for a whole scene, and the side of each
+_LOOK = 8
+
 MAX_LABEL = np.iinfo(np.int16).max
 
 
@@ -159,6 +162,19 @@ class Scene:
             raise SceneError("scenes are read in whole windows: slices with a step are not supported")
         return self.reader(slice(r0, r1), slice(c0, c1))
 
+    def look(self) -> str:
+        """A fingerprint of shape, wavelengths and some pixels, to tell two scenes apart: quick for any size."""
+        sha = hashlib.sha256(repr(self.shape).encode())
+        if self.wavelengths is not None:
+            sha.update(np.asarray(self.wavelengths, dtype="<f8").tobytes())
+        last_row, last_col = max(0, self.rows - _LOOK), max(0, self.cols - _LOOK)
+        for part in range(_LOOKS + 1):  # evenly down the rows, and across in leaps
+            r, c = last_row * part // _LOOKS, last_col * (part * 7 % (_LOOKS + 1)) // _LOOKS
+            pixels = self.read(slice(r, r + _LOOK), slice(c, c + _LOOK))
+            sha.update(np.packbits(pixels.valid).tobytes())
+            sha.update(np.where(pixels.valid[:, :, None], pixels.values, 0).astype("<f4").tobytes())
+        return sha.hexdigest()
+
     def digest(self) -> str:
         """A fingerprint of all values, to tell whether two scenes are the same; one pass, strip by strip."""
         sha = hashlib.sha256(repr(self.shape).encode())
@@ -197,6 +213,11 @@ class LegendEntry(NamedTuple):
     label: int
     name: str
     color: Rgb
+
+    @property
+    def is_named(self) -> bool:
+        """Whether somebody gave it a name."""
+        return self.name != f"class {self.label}"
 
 
 # Twelve colours that stay apart on a map; more classes go on around the colour wheel.
@@ -271,14 +292,25 @@ class Legend:
 
 @dataclass(frozen=True)
 class Labels:
-    """Class numbers on a scene's grid: (rows, columns) int16, 0 = unlabelled, and their legend."""
+    """Class numbers on a scene's grid: (rows, columns) int16, 0 = unlabelled, and their legend.
+
+    ``groups`` says which pixels belong together, such as those of one polygon: a split can keep them together.
+    """
 
     array: npt.NDArray[np.int16]
     legend: Legend
     name: str = "labels"
+    groups: npt.NDArray[np.int32] | None = None  # (rows, columns), 0 = unlabelled; None: nobody said
 
     @classmethod
-    def from_array(cls, array: npt.ArrayLike, legend: Legend | None = None, *, name: str = "labels") -> Labels:
+    def from_array(
+        cls,
+        array: npt.ArrayLike,
+        legend: Legend | None = None,
+        *,
+        name: str = "labels",
+        groups: npt.NDArray[np.int32] | None = None,
+    ) -> Labels:
         """Check an array of whole numbers, 0 = unlabelled; classes come from ``legend`` or are numbered."""
         raw = np.asarray(array)
         if raw.ndim != 2:
@@ -302,8 +334,12 @@ class Labels:
             raise LabelsError(
                 f"labels {name!r} hold no class: every pixel is 0 (unlabelled); give class numbers from 1 up"
             )
+        if groups is not None and (groups.shape != values.shape or ((groups == 0) & (values > 0)).any()):
+            raise LabelsError(
+                f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up"
+            )
         known = Legend(()) if legend is None else legend
-        return cls(values, known.only(present), name)
+        return cls(values, known.only(present), name, groups)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -345,7 +381,8 @@ class Labels:
             DataWarning,
             stacklevel=2,
         )
-        return Labels.from_array(kept, self.legend, name=self.name)
+        groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
+        return Labels.from_array(kept, self.legend, name=self.name, groups=groups)
 
     def digest(self) -> str:
         """A fingerprint, to tell whether two label rasters are the same."""

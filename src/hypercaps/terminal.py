@@ -164,7 +164,10 @@ def print_files(console: Console, out: Path) -> None:
     about = {
         "map.png": "the map beside the ground truth: look here first",
         "map.tif": "classes with colours, for a GIS",
+        "map.tif.aux.xml": "the classes' names, for GDAL",
+        "map.qml": "the map's style, for QGIS",
         "confidence.tif": "how sure each pixel is, 0 to 1",
+        "probabilities.tif": "how likely each class is, a band each",
         "metrics.json": "all figures",
         "curves.png": "loss and validation accuracy by epoch",
         "history.csv": "the same as numbers",

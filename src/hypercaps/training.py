@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import psutil
 import torch
@@ -88,6 +88,18 @@ class Examples:
         return Examples(self.store.to(device), *parts)
 
 
+class Sharing(Protocol):
+    """Other processes that train the same network in step with this one; ``parallel`` has one."""
+
+    rank: int
+
+    def part(self, which: Tensor) -> Tensor: ...
+
+    def total(self, number: int, device: str) -> int: ...
+
+    def backward(self, network: nn.Module, step_loss: Callable[[Tensor], Tensor], batch: Tensor) -> float: ...
+
+
 def train(
     network: nn.Module,
     loss_of: Loss,
@@ -100,6 +112,7 @@ def train(
     semi_supervised: SemiSupervisedLoss | None = None,
     device: Device | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    sharing: Sharing | None = None,
 ) -> History:
     """Train in place, on the ``device`` that the network is on.
 
@@ -107,7 +120,8 @@ def train(
 
     Without validation pixels the last epoch counts as the best. Ctrl-C after the first epoch ends the
     training and keeps the best so far. With ``semi_supervised``, every step also takes as many unlabelled patches as
-    it has labelled ones, and that loss takes the place of ``loss_of``.
+    it has labelled ones, and that loss takes the place of ``loss_of``. With ``sharing``, every process calls this with
+    the same arguments, does its part of each batch, and ends with the same weights.
     """
     order = Generator().manual_seed(seed)
     device = device or Device()
@@ -123,6 +137,20 @@ def train(
             drawn = pool[torch.randint(len(pool), (len(which),), generator=order)] if len(pool) else pool
             return semi_supervised(network, patches, targets, examples.store.gather(drawn))
 
+    def backward(which: Tensor) -> float:
+        """Gradients of a batch, and its mean loss."""
+        if sharing is not None:
+            return sharing.backward(network, step_loss, which)
+        loss = step_loss(which)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    def count_right() -> int:
+        if sharing is None:
+            return _count_right(network, examples, examples.val, batch_size)
+        return sharing.total(_count_right(network, examples, sharing.part(examples.val), batch_size), device.name)
+
     records: list[EpochRecord] = []
     best_epoch, best_right = 0, -1
     best_weights: dict[str, Tensor] = {}
@@ -130,7 +158,8 @@ def train(
     started = time.perf_counter()
     try:
         with torch.random.fork_rng(devices=[]), native.cores_for(network):
-            torch.manual_seed(seed)  # dropout draws from torch's own generator
+            # Dropout draws from torch's own generator; parts of a batch must not be dropped alike.
+            torch.manual_seed(seed if sharing is None else seed + sharing.rank)
             for epoch in range(1, epochs + 1):
                 epoch_started = time.perf_counter()
 
@@ -139,14 +168,14 @@ def train(
                         done = (epoch - 1 + share) / epochs
                         on_progress(Progress(epoch, epochs, done, loss, records[-1] if records else None))
 
-                loss = _train_epoch(network, step_loss, examples, optimizer, batch_size, order, report)
+                loss = _train_epoch(network, backward, examples, optimizer, batch_size, order, report)
                 if not math.isfinite(loss):
                     raise TrainingError(
                         f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
                         f"{optimizer.param_groups[0]['lr']}"
                     )
                 with device.arithmetic():
-                    right = _count_right(network, examples, batch_size)
+                    right = count_right()
                 n_val = len(examples.val)
                 val_oa = 100.0 * right / n_val if n_val else None
                 better = right > best_right or n_val == 0
@@ -174,7 +203,7 @@ def _scores(network: nn.Module, store: PatchStore, which: Tensor) -> Tensor:
 
 def _train_epoch(
     network: nn.Module,
-    step_loss: Callable[[Tensor], Tensor],
+    backward: Callable[[Tensor], float],
     examples: Examples,
     optimizer: torch.optim.Optimizer,
     batch_size: int,
@@ -186,26 +215,24 @@ def _train_epoch(
     shuffled = examples.train[torch.randperm(len(examples.train), generator=order)]
     total, seen = 0.0, 0
     for which in torch.split(shuffled, batch_size):
-        loss = step_loss(which)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = backward(which)
         optimizer.step()
-        total += loss.item() * len(which)
+        total += loss * len(which)
         seen += len(which)
         report(seen / len(shuffled), total / seen)
     return total / seen
 
 
-def _count_right(network: nn.Module, examples: Examples, batch_size: int) -> int:
-    """Validation patches that the network classifies correctly."""
+def _count_right(network: nn.Module, examples: Examples, among: Tensor, batch_size: int) -> int:
+    """Patches ``among`` those for validation that the network classifies correctly."""
     network.eval()
     right = 0
-    if len(examples.val) == 0:  # split would give one empty batch, not none
+    if len(among) == 0:  # split would give one empty batch, not none
         return right
     # Compiled kernels make their own small steps; for the others, what a pixel needs should stay near the cache.
     most = 8192 if hasattr(network, "of_places") and native.available() else min(INFERENCE_BATCH, batch_size)
     with torch.inference_mode():
-        for which in torch.split(examples.val, most):
+        for which in torch.split(among, most):
             predicted = _scores(network, examples.store, which).argmax(dim=1)
             right += int((predicted == examples.targets[which]).sum())
     return right
@@ -220,7 +247,7 @@ def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
     with torch.inference_mode():
         loss = float(loss_of(network(patches), targets))
     n_val = len(examples.val)
-    val_oa = 100.0 * _count_right(network, examples, INFERENCE_BATCH) / n_val if n_val else None
+    val_oa = 100.0 * _count_right(network, examples, examples.val, INFERENCE_BATCH) / n_val if n_val else None
     return History((EpochRecord(1, loss, val_oa, seconds),), 1, seconds, interrupted=False)
 
 

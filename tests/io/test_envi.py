@@ -10,12 +10,15 @@ import pytest
 import rasterio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory import output_of
 from rasterio.crs import CRS
 
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, HypercapsError, LabelsError, SceneError
 from hypercaps.io.envi import read_header
-from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import open_labels, open_scene
+from hypercaps.io.plainfile import window_taker
 
 CUBE = np.arange(6 * 5 * 4).reshape(6, 5, 4) + 3  # all below 128: any type holds it
 TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
@@ -88,6 +91,48 @@ def test_pixels_stay_on_disk_and_a_file_that_shrinks_is_noticed(tmp_path: Path) 
     path.write_bytes(content[:50])
     with pytest.raises(SceneError, match="truncated"):
         scene.read()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_window_of_any_bands_is_what_lies_there(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Long and short runs, with gaps that are read and gaps that are skipped, bands in any order."""
+    rows, cols, bands = (data.draw(st.integers(1, 9)) for _ in range(3))
+    cube = np.arange(rows * cols * bands).reshape(rows, cols, bands)
+    layout = data.draw(st.sampled_from(list(LAYOUTS.values())))
+    dtype = np.dtype(data.draw(st.sampled_from(["<i2", ">i4", "u1", ">f8"])))
+    path = tmp_path_factory.mktemp("plain") / "a"
+    path.write_bytes(b"head" + cube.astype(dtype).transpose(layout).tobytes())
+    take = window_taker(path, dtype, 4, cube.shape, layout)
+    wanted = np.array(data.draw(st.permutations(range(bands))))[: data.draw(st.integers(1, bands))]
+    r0, c0 = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, cols - 1))
+    window = slice(r0, data.draw(st.integers(r0 + 1, rows))), slice(c0, data.draw(st.integers(c0 + 1, cols)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hypercaps.io.plainfile._GAP", data.draw(st.sampled_from([0, 4, 1 << 16])))
+        patch.setattr("hypercaps.io.plainfile._CHUNK", data.draw(st.sampled_from([1, 30, 1 << 20])))
+        stored, valid = take(*window, wanted)
+    assert valid is None and stored.dtype == dtype.newbyteorder("=")
+    np.testing.assert_array_equal(stored, cube.astype(dtype)[window][:, :, wanted])
+
+
+def test_windows_of_a_wide_file_take_the_memory_of_a_window(tmp_path: Path) -> None:
+    """A mapped file's pages would count: 64 kB around every row of every band."""
+    rows, cols, bands = 256, 20_000, 40
+    (tmp_path / "a.hdr").write_text(
+        f"ENVI\nsamples = {cols}\nlines = {rows}\nbands = {bands}\ndata type = 2\ninterleave = bsq\nbyte order = 0\n"
+    )
+    with (tmp_path / "a.img").open("wb") as file:
+        file.truncate(rows * cols * bands * 2)
+    code = f"""
+from hypercaps.io.open import open_scene
+scene = open_scene({str(tmp_path / "a.img")!r})
+before = peak()
+assert scene.read(slice(0, 128), slice(0, 128)).values.shape == (128, 128, 40)
+print(peak() - before)
+"""
+    assert float(output_of(code)) < 40  # MB; mapped, this window takes 200
 
 
 # What the header says of values and bands
@@ -272,6 +317,14 @@ def test_a_file_shorter_than_its_header_says(opening: object, tmp_path: Path) ->
     error = SceneError if opening is open_scene else LabelsError
     with pytest.raises(error, match=r"has 249 bytes but its header a\.hdr describes 250"):
         opening(path)  # type: ignore[operator]
+
+
+def test_a_file_longer_than_its_header_says(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.img")
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.warns(DataWarning, match=r"a\.img has 4 bytes more than its header a\.hdr describes"):
+        np.testing.assert_array_equal(open_scene(path).read().values, CUBE)
 
 
 def test_a_header_that_claims_terabytes(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from plainuser import plain_user
 
 from hypercaps.errors import LabelsError, SceneError
-from hypercaps.io.open import list_arrays, open_labels, open_scene, sniff
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import list_arrays, open_labels, open_scene
 
 # Every value once and every side of another length: no mix-up of axes stays unseen.
 CUBE = np.arange(6 * 5 * 8, dtype=np.uint16).reshape(6, 5, 8)
@@ -363,6 +364,17 @@ def test_truncated_v73(save: Save, cut: float, tmp_path: Path) -> None:
         open_scene(tmp_path / "cut.mat")
 
 
+def test_plain_hdf5_that_claims_more_than_it_holds(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("cube", (10**6, 10**6, 200), "i2", chunks=(10, 10, 200))
+    with pytest.raises(SceneError, match="claims 400,000,000,000,000 bytes"):
+        open_scene(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file.create_dataset("cube", (20, 10, 5), "i2", chunks=(10, 10, 5))[:10] = 1
+    with pytest.raises(SceneError, match="never written to its end: '/cube' has 1 of 2 chunks"):
+        open_scene(tmp_path / "b.h5")
+
+
 @pytest.mark.parametrize("save", [save_v5, save_v7, save_v73])
 def test_truncated_labels(save: Save, tmp_path: Path) -> None:
     whole = content(save, {"gt": GT.astype(np.float64)}, tmp_path)
@@ -429,7 +441,7 @@ def test_an_empty_file(name: str, tmp_path: Path) -> None:
 
 def test_text_and_pictures_are_told_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a,b,c\n" * 300)
-    with pytest.raises(SceneError, match=r"not read here: GeoTIFF, ENVI, \.mat .*\.npy and \.npz"):
+    with pytest.raises(SceneError, match=r"not read here: GeoTIFF, ENVI, .*\.mat .*\.npy and \.npz"):
         open_scene(tmp_path / "notes.txt")
     assert sniff(tmp_path / "notes.txt") == "unknown"
 

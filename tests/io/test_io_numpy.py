@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypercaps.errors import LabelsError, SceneError
-from hypercaps.io.open import list_arrays, open_labels, open_scene, sniff
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import list_arrays, open_labels, open_scene
 
 CUBE = np.arange(6 * 5 * 8, dtype=np.uint16).reshape(6, 5, 8)
 GT = (np.arange(30).reshape(6, 5) % 4).astype(np.uint8)

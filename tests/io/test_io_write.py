@@ -5,30 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import rasterio
 from plainuser import plain_user
-from rasterio.errors import NotGeoreferencedWarning
 
 from hypercaps.errors import OutputError
 from hypercaps.io.write import (
     check_output,
-    class_map_tiff,
-    confidence_tiff,
+    placing,
     write_bytes,
     write_csv,
     write_json,
     write_npz,
 )
-from hypercaps.scene import Affine, Legend, LegendEntry, Scene
 
 
 def names(folder: Path) -> list[str]:
@@ -118,6 +109,18 @@ def test_a_folder_that_may_not_be_written() -> None:
             write_bytes(folder / "locked" / "a.bin", b"new")
 
 
+def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"old")
+    with pytest.raises(RuntimeError), placing([tmp_path / "a", tmp_path / "b"]) as temporary:
+        temporary[tmp_path / "a"].write_bytes(b"new")
+        assert not (tmp_path / "a").exists()
+        raise RuntimeError
+    assert names(tmp_path) == ["b"]
+    with pytest.raises(OutputError, match="b can't be written"), placing([tmp_path / "a", tmp_path / "b"]) as temporary:
+        temporary[tmp_path / "a"].write_bytes(b"new")  # and b was forgotten
+    assert names(tmp_path) == ["b"] and (tmp_path / "b").read_bytes() == b"old"
+
+
 # Small formats
 
 
@@ -144,114 +147,6 @@ def test_npz(tmp_path: Path) -> None:
     with np.load(tmp_path / "a.npz", allow_pickle=False) as archive:
         assert archive["train"].tolist() == [3, 1]
         assert archive["test"].shape == (0,)
-
-
-# Rasters
-
-UTM = (30.0, 0.0, 500_015.0, 0.0, -30.0, 4_490_025.0)
-TURNED = (26.1, -14.8, 361_234.567, 14.8, 26.1, 4_490_000.125)
-LEGEND = Legend((LegendEntry(1, "Water", (31, 120, 209)), LegendEntry(7, "Trees", (20, 83, 45))))
-CLASSES = np.array([[0, 1, 7, 7], [7, 7, 1, 0], [1, 1, 1, 7]], dtype=np.int16)
-CONFIDENCE = np.array([[np.nan, 0.5, 1.0, 0.0], [0.1, 0.2, 0.3, np.nan], [0.7, 0.8, 0.9, 1 / 3]], dtype=np.float32)
-
-
-def scene_like(array: np.ndarray, crs: str | None = None, transform: Affine | None = None) -> Scene:
-    return replace(Scene.from_array(np.ones((*array.shape, 2))), crs=crs, transform=transform)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with rasterio.open(path, driver="GTiff") as raster:
-            yield raster
-
-
-def test_a_class_map_is_read_back(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
-    with reading(tmp_path / "map.tif") as raster:
-        assert (raster.count, raster.dtypes, raster.nodata) == (1, ("uint8",), 0)
-        np.testing.assert_array_equal(raster.read(1), CLASSES)
-        np.testing.assert_array_equal(raster.read_masks(1) > 0, CLASSES > 0)
-
-
-def test_the_colour_table_is_the_legend(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
-    with reading(tmp_path / "map.tif") as raster:
-        table = raster.colormap(1)
-        assert raster.colorinterp[0].name == "palette"
-    assert table[0] == (0, 0, 0, 0)
-    for entry in LEGEND:
-        assert table[entry.label] == (*entry.color, 255)
-    assert {color for label, color in table.items() if label not in (0, 1, 7)} == {(0, 0, 0, 255)}
-
-
-@pytest.mark.parametrize(("largest", "dtype"), [(255, "uint8"), (256, "uint16"), (300, "uint16"), (32767, "uint16")])
-def test_large_labels(largest: int, dtype: str, tmp_path: Path) -> None:
-    legend = Legend.of([1, largest])
-    classes = np.where(CLASSES == 7, largest, CLASSES).astype(np.int16)
-    write_bytes(tmp_path / "map.tif", class_map_tiff(classes, legend, scene_like(classes)))
-    with reading(tmp_path / "map.tif") as raster:
-        assert raster.dtypes == (dtype,)
-        np.testing.assert_array_equal(raster.read(1), classes)
-        table = raster.colormap(1)
-    assert [table[entry.label] for entry in legend] == [(*entry.color, 255) for entry in legend]
-
-
-def test_confidence_is_read_back(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE, scene_like(CONFIDENCE)))
-    with reading(tmp_path / "c.tif") as raster:
-        assert (raster.count, raster.dtypes) == (1, ("float32",))
-        assert np.isnan(raster.nodata)
-        np.testing.assert_array_equal(raster.read(1), CONFIDENCE)
-        np.testing.assert_array_equal(raster.read_masks(1) > 0, np.isfinite(CONFIDENCE))
-
-
-def test_confidence_in_double_precision_is_kept_as_float32(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE.astype(np.float64), scene_like(CONFIDENCE)))  # type: ignore[arg-type]
-    with reading(tmp_path / "c.tif") as raster:
-        assert raster.dtypes == ("float32",)
-
-
-@pytest.mark.parametrize("transform", [UTM, TURNED])
-@pytest.mark.parametrize("as_wkt", [False, True])
-def test_the_place_on_earth_is_kept(transform: Affine, as_wkt: bool, tmp_path: Path) -> None:
-    expected = rasterio.CRS.from_epsg(32633)
-    scene = scene_like(CLASSES, expected.to_wkt() if as_wkt else "EPSG:32633", transform)
-    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene))
-    write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE, scene))
-    for name in ("map.tif", "c.tif"):
-        with rasterio.open(tmp_path / name) as raster:
-            assert raster.crs == expected
-            assert tuple(raster.transform)[:6] == transform
-
-
-def test_a_place_without_a_reference_system(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES, None, UTM)))
-    with rasterio.open(tmp_path / "map.tif") as raster:
-        assert raster.crs is None
-        assert tuple(raster.transform)[:6] == UTM
-
-
-def test_no_place_and_no_warning(tmp_path: Path) -> None:
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
-        write_bytes(tmp_path / "c.tif", confidence_tiff(CONFIDENCE, scene_like(CONFIDENCE)))
-    assert [str(warning.message) for warning in heard] == []
-    with reading(tmp_path / "map.tif") as raster:
-        assert raster.crs is None
-        assert raster.transform.is_identity
-
-
-def test_a_full_disk_leaves_no_raster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match="disk is full"):
-        write_bytes(tmp_path / "map.tif", class_map_tiff(CLASSES, LEGEND, scene_like(CLASSES)))
-    assert names(tmp_path) == []
 
 
 # Outputs refused before the work

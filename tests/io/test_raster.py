@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,57 +13,17 @@ import rasterio.shutil
 import rasterio.warp
 import rasterio.windows
 from rasterio.crs import CRS
-from rasterio.enums import ColorInterp
-from rasterio.errors import NotGeoreferencedWarning
+from rasters import CUBE, GRID, GT, TURNED, write
 from typer.testing import CliRunner
 
 from conftest import make_cube
 from hypercaps.cli import app
 from hypercaps.describe import describe
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.cog import Placement, RasterKind, write_cog
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.raster import geotiff_raster
-from hypercaps.io.write import class_map_tiff, confidence_tiff
-
-CUBE = (np.arange(40 * 50 * 4) % 251 + 1).reshape(40, 50, 4)
-GT = np.arange(30).reshape(6, 5) % 4
-GRID = rasterio.Affine(30, 0, 366015, 0, -30, 5809965)
-TURNED = rasterio.Affine(25.0, 12.5, 366015, 12.5, -25.0, 5809965)
-
-
-def write(
-    path: Path, cube: np.ndarray = CUBE, dtype: str = "int16", *, tags: list[dict[str, str]] | None = None,
-    imagery: list[dict[str, str]] | None = None, envi: Mapping[str, str] | None = None, scales: Any = None,
-    offsets: Any = None, mask: np.ndarray | None = None, colors: Any = None, alpha: bool = False, **profile: Any,
-) -> Path:  # fmt: skip
-    """A GeoTIFF of ``cube`` (rows, columns, bands) or labels (rows, columns)."""
-    cube = np.atleast_3d(cube)
-    rows, cols, bands = cube.shape
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with (
-            rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
-            rasterio.open(
-                path, "w", driver="GTiff", height=rows, width=cols, count=bands, dtype=dtype, **profile
-            ) as raster,
-        ):
-            if alpha:
-                raster.colorinterp = [ColorInterp.gray] * (bands - 1) + [ColorInterp.alpha]
-            if scales is not None:
-                raster.scales = scales
-            if offsets is not None:
-                raster.offsets = offsets
-            for band in range(bands):
-                raster.update_tags(band + 1, **(tags[band] if tags else {}))
-                raster.update_tags(band + 1, ns="IMAGERY", **(imagery[band] if imagery else {}))
-            if envi is not None:
-                raster.update_tags(ns="ENVI", **envi)
-            if colors is not None:
-                raster.write_colormap(1, colors)
-            raster.write(np.moveaxis(cube, -1, 0).astype(dtype))
-            if mask is not None:
-                raster.write_mask(mask)
-    return path
 
 
 def wavelengths(path: Path) -> list[float]:
@@ -108,6 +67,11 @@ def test_windows_equal_the_whole(profile: dict[str, Any], tmp_path: Path) -> Non
         np.testing.assert_array_equal(part.values, whole.values[rows, cols])
         np.testing.assert_array_equal(part.valid, whole.valid[rows, cols])
     assert scene.read(slice(5, 5)).values.shape == (0, 50, 4)
+
+
+def test_tiles_are_known_and_strips_are_none(tmp_path: Path) -> None:
+    assert open_scene(write(tmp_path / "a.tif", tiled=True, blockxsize=32, blockysize=16)).block == (16, 32)
+    assert open_scene(write(tmp_path / "b.tif", blockysize=8)).block is None
 
 
 def test_cloud_optimized(tmp_path: Path) -> None:
@@ -257,12 +221,11 @@ def test_what_can_not_be_meant(more: dict[str, Any], sentence: str, tmp_path: Pa
 def test_maps_lie_exactly_where_the_scene_does(grid: rasterio.Affine, tmp_path: Path) -> None:
     scene = open_scene(write(tmp_path / "a.tif", crs="EPSG:32633", transform=grid))
     assert scene.transform == tuple(grid)[:6]
-    labels = np.ones(CUBE.shape[:2], dtype=np.int16)
-    legend = open_labels(write(tmp_path / "gt.tif", GT, "uint8")).legend
-    for content in (class_map_tiff(labels, legend, scene), confidence_tiff(labels.astype(np.float32), scene)):
-        (tmp_path / "map.tif").write_bytes(content)
-        with rasterio.open(tmp_path / "map.tif") as raster:
-            assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
+    labels = np.ones((1, *CUBE.shape[:2]), dtype=np.uint8)
+    kind = RasterKind("uint8", 0, "mode", ("class",))
+    write_cog(tmp_path / "map.tif", kind, Placement.of(scene), lambda r0, r1: labels[:, r0:r1])
+    with rasterio.open(tmp_path / "map.tif") as raster:
+        assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
 
 
 def test_without_a_place(tmp_path: Path) -> None:
@@ -299,13 +262,14 @@ def test_labels_keep_names_and_colours(tmp_path: Path) -> None:
     assert describe(str(path))["kind"] == "labels"
 
 
-def test_category_names_with_entities_are_not_read(tmp_path: Path) -> None:
+def test_category_names_with_entities_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "gt.tif", GT, "uint8")
     (tmp_path / "gt.tif.aux.xml").write_text(
         "<!DOCTYPE a [<!ENTITY x 'Water'>]><PAMDataset><PAMRasterBand band='1'><CategoryNames><Category/>"
         "<Category>&x;</Category></CategoryNames></PAMRasterBand></PAMDataset>"
     )
-    assert [entry.name for entry in open_labels(path).legend] == ["class 1", "class 2", "class 3"]
+    with pytest.raises(LabelsError, match=r"gt\.tif\.aux\.xml has a document type"):
+        open_labels(path)
 
 
 @pytest.mark.parametrize(("dtype", "nodata"), [("int16", -1), ("float32", float("nan")), ("float32", -9999)])
@@ -361,14 +325,26 @@ def test_labels_on_the_same_grid_are_left_alone_and_distant_ones_refused(tmp_pat
     path = write(tmp_path / "far.tif", GT, "uint8", crs="EPSG:32633", transform=far)
     with pytest.raises(LabelsError, match="lies in scene"):
         open_labels(path, scene=scene)
-    nowhere = write(tmp_path / "nowhere.tif", GT, "uint8")
-    np.testing.assert_array_equal(open_labels(nowhere, scene=scene).array, GT)
+
+
+def test_a_coordinate_system_on_one_side_only(tmp_path: Path) -> None:
+    somewhere = open_scene(write(tmp_path / "a.tif", np.ones((6, 5, 3)), crs="EPSG:32633", transform=GRID))
+    nowhere = open_scene(write(tmp_path / "b.tif", np.ones((6, 5, 3))))
+    labels = write(tmp_path / "gt.tif", GT, "uint8")
+    placed = write(tmp_path / "placed.tif", GT, "uint8", crs="EPSG:32633", transform=GRID)
+    with pytest.raises(LabelsError, match=r"scene 'a' lies in EPSG:32633 but .*gt.tif has no coordinate system"):
+        open_labels(labels, scene=somewhere)
+    with pytest.raises(LabelsError, match=r"placed.tif lies in EPSG:32633 but scene 'b' has no coordinate system"):
+        open_labels(placed, scene=nowhere)
+    np.testing.assert_array_equal(open_labels(labels, scene=nowhere).array, GT)
+    np.save(tmp_path / "gt.npy", GT)  # a file that can't carry one is taken pixel on pixel
+    np.testing.assert_array_equal(open_labels(tmp_path / "gt.npy", scene=somewhere).array, GT)
 
 
 # Refused
 
 
-def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
+def test_a_vrt_that_calls_itself_tif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(tmp_path / "secret.tif")
     vrt = (
         f"<VRTDataset rasterXSize='50' rasterYSize='40'><VRTRasterBand dataType='Int16' band='1'><SimpleSource>"
@@ -378,8 +354,10 @@ def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
     for opening, error in ((open_scene, SceneError), (open_labels, LabelsError)):
         with pytest.raises(error, match="not read here"):
             opening(tmp_path / "a.tif")  # type: ignore[operator]
-    with pytest.raises(OSError, match="not recognized"):  # not even if its first bytes had passed for a TIFF's
-        geotiff_raster(tmp_path / "a.tif")
+    with monkeypatch.context() as patch:  # not even if it had passed for a TIFF
+        patch.setattr("hypercaps.io.raster.check_tiff", lambda path: None)
+        with pytest.raises(OSError, match="not recognized"):
+            geotiff_raster(tmp_path / "a.tif")
     # And one that would be opened as the mask of an honest file.
     (tmp_path / "secret.tif.msk").write_text(vrt)
     with pytest.raises(SceneError, match=r"secret\.tif\.msk is not a TIFF"):
@@ -388,11 +366,10 @@ def test_a_vrt_that_calls_itself_tif(tmp_path: Path) -> None:
 
 def test_the_mark_of_a_tiff_and_nothing_behind_it(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(b"II*\x00" + b"\x01" * 100)
-    with pytest.raises(SceneError, match="truncated, damaged"):
+    with pytest.raises(SceneError, match="truncated or damaged"):
         open_scene(tmp_path / "a.tif")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # rasterio's log of undecodable text
 def test_damaged_files_never_crash(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tif", CUBE[:9, :9], crs="EPSG:32633", transform=GRID, tags=tagged("wavelength", [1] * 4))
     whole, rng = path.read_bytes(), np.random.default_rng(0)
@@ -421,16 +398,106 @@ def test_a_truncated_file(keep: float, tmp_path: Path) -> None:
         open_scene(path).read()
 
 
-def test_a_file_that_was_never_written_to_its_end(tmp_path: Path) -> None:
-    """Its blocks would read as zeros; with zero as nodata that is what a sparse file means."""
-    profile = {"height": 64, "width": 64, "count": 2, "dtype": "int16", "tiled": True, "blockxsize": 16,
-               "blockysize": 16, "SPARSE_OK": True, "crs": "EPSG:32633", "transform": GRID}  # fmt: skip
+SPARSE = {"height": 64, "width": 64, "count": 2, "dtype": "int16", "tiled": True, "blockxsize": 16, "blockysize": 16,
+          "SPARSE_OK": True, "crs": "EPSG:32633", "transform": GRID}  # fmt: skip
+
+
+@pytest.mark.parametrize("left_out", [(3, 3), (1, 2)])
+def test_a_file_that_was_never_written_to_its_end(left_out: tuple[int, int], tmp_path: Path) -> None:
+    """A block that is missing anywhere would read as zeros; with zero as nodata that is what a sparse file means."""
     for name, nodata in (("a.tif", None), ("b.tif", 0)):
-        with rasterio.open(tmp_path / name, "w", driver="GTiff", nodata=nodata, **profile) as raster:
-            raster.write(np.ones((2, 16, 16), dtype=np.int16), window=rasterio.windows.Window(0, 0, 16, 16))
-    with pytest.raises(SceneError, match="never written to its end"):
+        with rasterio.open(tmp_path / name, "w", driver="GTiff", nodata=nodata, **SPARSE) as raster:
+            for row, col in np.ndindex(4, 4):
+                if (row, col) != left_out:
+                    window = rasterio.windows.Window(col * 16, row * 16, 16, 16)
+                    raster.write(np.ones((2, 16, 16), dtype=np.int16), window=window)
+    with pytest.raises(SceneError, match=r"never written to its end: \d of its 16 blocks"):
         open_scene(tmp_path / "a.tif")
-    assert open_scene(tmp_path / "b.tif").read().valid.sum() == 256
+    assert open_scene(tmp_path / "b.tif").read().valid.sum() == 15 * 256
+
+
+def test_blocks_that_a_mask_leaves_out_may_be_missing(tmp_path: Path) -> None:
+    mask = np.zeros((64, 64), dtype=np.uint8)
+    mask[:16, :16] = 255
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", **SPARSE) as raster,
+    ):
+        raster.write(np.ones((2, 16, 16), dtype=np.int16), window=rasterio.windows.Window(0, 0, 16, 16))
+        raster.write_mask(mask)
+    np.testing.assert_array_equal(open_scene(tmp_path / "a.tif").read().valid, mask > 0)
+
+
+def test_a_deflated_block_that_was_changed_is_noticed_when_it_is_read(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(1, 3000, (64, 64, 4))
+    path = write(tmp_path / "a.tif", noise, compress="deflate", blockysize=16)
+    raw = bytearray(path.read_bytes())
+    for bit in range(8):  # whatever libtiff makes of it
+        damaged = raw.copy()
+        damaged[-3000] ^= 1 << bit
+        path.write_bytes(damaged)
+        scene = open_scene(path)
+        np.testing.assert_array_equal(scene.read(slice(0, 48)).values, noise[:48])
+        for _ in range(2):
+            with pytest.raises(SceneError, match="block 3 is not what was written"):
+                scene.read(slice(40, 50))
+
+
+def test_bytes_that_came_in_between_are_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1000] + b"\r" + raw[-1000:])
+    with pytest.warns(DataWarning, match="1 bytes more than its directory describes"):
+        open_scene(path)
+
+
+def test_text_of_gdal_that_was_damaged(tmp_path: Path) -> None:
+    """GDAL would leave out the scale, and take nodata for 0."""
+    path = write(tmp_path / "a.tif", scales=[0.5] * 4, nodata=-99)
+    raw = path.read_bytes()
+    for old, new, sentence in (
+        (b"<GDALMetadata>", b"<GDALMetadatx>", "metadata in .* is not whole XML"),
+        (b"</Item>", b"</Ite\xff>", "metadata in .* is not whole XML"),
+        (b"-99\0", b"-9g\0", "nodata is '-9g'"),
+    ):
+        assert raw.count(old) >= 1
+        path.write_bytes(raw.replace(old, new, 1))
+        with pytest.raises(SceneError, match=sentence):
+            open_scene(path)
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf")])
+def test_a_scale_that_leaves_nothing(scale: float, tmp_path: Path) -> None:
+    with pytest.raises(SceneError, match="scale of 0"):
+        open_scene(write(tmp_path / "a.tif", scales=[1.0, 1.0, scale, 1.0]))
+
+
+def test_metadata_beside_a_file_is_read_and_must_be_whole(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif")
+    beside = tmp_path / "a.tif.aux.xml"
+    bands = "".join(
+        f"<PAMRasterBand band='{n}'><Metadata><MDI key='wavelength'>{n}00</MDI></Metadata></PAMRasterBand>"
+        for n in (1, 2, 3, 4)
+    )
+    beside.write_text(f"<PAMDataset>{bands}</PAMDataset>")
+    assert wavelengths(path) == [100, 200, 300, 400]
+    beside.write_text(f"<PAMDataset>{bands}")
+    with pytest.raises(SceneError, match=r"a\.tif\.aux\.xml is not whole XML"):
+        open_scene(path)
+
+
+def test_overviews_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif", crs="EPSG:32633", transform=GRID)
+    (tmp_path / "a.tif.aux.xml").write_text(
+        "<PAMDataset><Metadata domain='OVERVIEWS'><MDI key='OVERVIEW_FILE'>/etc/hostname</MDI></Metadata></PAMDataset>"
+    )
+    with pytest.raises(SceneError, match="names another file as its overviews"):
+        open_scene(path)
+    (tmp_path / "a.tif.aux.xml").unlink()
+    with rasterio.open(path, "r+") as raster:
+        raster.update_tags(ns="OVERVIEWS", OVERVIEW_FILE="/etc/hostname")
+    with pytest.raises(SceneError, match="names another file as its overviews"):
+        open_scene(path)
 
 
 # Real files, and the whole way

@@ -68,6 +68,15 @@ def test_a_study_from_a_file(written: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len({s.key for s in settings}) == len(settings)
 
 
+def test_labels_of_a_study_may_be_polygons(written: Path) -> None:
+    assert open_study(str(written)).scenes[1].class_field is None
+    written.write_text(STUDY.replace('name = "mine"', 'name = "mine", class_field = "kind"'))
+    assert open_study(str(written)).scenes[1].class_field == "kind"
+    written.write_text(STUDY.replace('name = "mine"', 'name = "mine", class_field = 3'))
+    with pytest.raises(StudyError, match="class_field of mine is 3"):
+        open_study(str(written))
+
+
 def test_a_setting_that_changes_the_result_changes_the_key(written: Path) -> None:
     first = open_study(str(written)).settings()
     written.write_text(STUDY.replace("epochs = 4", "epochs = 5"))

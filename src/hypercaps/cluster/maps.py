@@ -1,60 +1,52 @@
-"""A map whose windows are classified by the workers of a cluster, the same to the last bit as in one process.
+"""Windows of a map that are classified by the workers of a cluster, the same to the last bit as in one process.
 
 Every worker reads the model and opens the scene itself, once for each map.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.cluster.pool import Cluster, here
 from hypercaps.devices import Device
-from hypercaps.errors import ClusterError, HypercapsError, ModelFileError
+from hypercaps.errors import ClusterError, HypercapsError
 from hypercaps.io import catalog
 from hypercaps.io.open import open_scene
-from hypercaps.mapping import (
-    WINDOW,
-    ClassMap,
-    Mask,
-    OnProgress,
-    best_classes,
-    check_mask,
-    classify_window,
-    tell_of_invalid,
-    whole_tiles,
-)
+from hypercaps.io.places import address_in, tiles_in
+from hypercaps.io.write import file_sha256
+from hypercaps.mapping import MappedWindow, Mask, map_window
 from hypercaps.modelfile import TrainedModel, read_model
-from hypercaps.patches import read_with_halo
-from hypercaps.scene import Scene, Window, tile_windows
+from hypercaps.scene import Scene, Window
 
 T = TypeVar("T")
-
-_PROBE = 8  # side of the windows by which two readings of a scene are compared
 
 
 @dataclass(frozen=True)
 class Opening:
     """How a worker opens the scene again: what ``open_scene`` takes, with paths that hold in any folder."""
 
-    spec: str
+    named: str | tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: str, **options: Any) -> Opening:
-        return cls(absolute(spec), options)
+        tiles = None if spec in catalog.names() else tiles_in(spec, ClusterError)
+        named = absolute(spec) if tiles is None else tuple(absolute(str(tile)) for tile in tiles)
+        return cls(named, {key: absolute(str(v)) if isinstance(v, Path) else v for key, v in options.items()})
 
     def open(self) -> Scene:
-        return open_scene(self.spec, **self.options)
+        return open_scene(self.named, **self.options)
+
+    def __str__(self) -> str:
+        return self.named if isinstance(self.named, str) else f"{self.named[0]} and {len(self.named) - 1} more tiles"
 
 
 @dataclass(frozen=True)
@@ -62,104 +54,53 @@ class MapJob:
     """What all windows of a map have in common; small, because it goes with each of them."""
 
     model: str  # the file's path
-    model_digest: str
+    model_sha256: str
     opening: Opening
-    scene_digest: str
+    resample: bool  # to the model's bands
+    scene_look: str
     device: str
     precision: str
     token: str  # another one for every map: files may change between two
 
     @classmethod
     def of(
-        cls, model: Path, opening: Opening, scene: Scene, *, device: str = "cpu", precision: str = "float32"
+        cls,
+        model: Path,
+        opening: Opening,
+        scene: Scene,
+        *,
+        resample: bool = False,
+        device: str = "cpu",
+        precision: str = "float32",
     ) -> MapJob:
-        """``scene`` is what ``opening`` gave on this machine: workers must see the same."""
+        """``scene`` is what ``opening`` gave on this machine, resampled if asked for: workers must see the same."""
         path = absolute(str(model))
-        return cls(path, _digest_of_file(Path(path)), opening, probe_digest(scene), device, precision, uuid.uuid4().hex)
+        sha256 = file_sha256(Path(path))
+        return cls(path, sha256, opening, resample, scene.look(), device, precision, uuid.uuid4().hex)
 
 
-class MappedWindow(NamedTuple):
-    """What a worker made of a window."""
+def map_windows_on(
+    cluster: Cluster, job: MapJob, windows: Iterable[Window], *, only: Mask | None = None, with_scores: bool = False
+) -> Iterator[MappedWindow]:
+    """As ``mapping.map_windows``: in their order, those that hold nothing of ``only`` (rows, columns) left out.
 
-    found: ClassMap  # of the window
-    invalid: int  # how many of the wanted pixels hold NaN, infinity or nodata
-    scores: npt.NDArray[np.float32] | None  # (h, w, n) if they are wanted; NaN where there is no class
-
-
-def classify_windows_on(
-    cluster: Cluster,
-    job: MapJob,
-    windows: Iterable[Window],
-    *,
-    only: Mask | None = None,  # (rows, columns) of the scene
-    with_scores: bool = False,
-) -> Iterator[tuple[Window, MappedWindow]]:
-    """Each window and what became of it, in their order; ``windows`` are taken as there is room for them.
-
-    As in ``mapping``, windows must be made of whole tiles.
+    Windows are taken as there is room for them, and must be made of whole tiles.
     """
-    taken: deque[Window] = deque()
 
     def parts() -> Iterator[_Part]:
         for at in windows:
-            taken.append(at)
-            mask = None if only is None or only[at.rows, at.cols].all() else np.packbits(only[at.rows, at.cols])
-            yield _Part(job, at, mask, with_scores)
+            mask = None if only is None else only[at.rows, at.cols]
+            if mask is None or mask.any():
+                yield _Part(job, at, None if mask is None or mask.all() else np.packbits(mask), with_scores)
 
-    for mapped in cluster.map_in_order(_classify, parts()):
-        yield taken.popleft(), mapped
-
-
-def map_scene_on(
-    cluster: Cluster,
-    job: MapJob,
-    model: TrainedModel,
-    scene: Scene,
-    *,
-    only: Mask | None = None,
-    window: int = WINDOW,
-    on_progress: OnProgress | None = None,
-) -> ClassMap:
-    """What ``mapping.map_scene`` gives, by the workers of a cluster."""
-    model.check_fits(scene)
-    check_mask(only, scene)
-    classes = np.zeros(scene.shape[:2], dtype=np.int16)
-    confidence = np.full(scene.shape[:2], np.nan, dtype=np.float32)
-    windows = [
-        at for at in tile_windows(scene.whole, whole_tiles(window)) if only is None or only[at.rows, at.cols].any()
-    ]
-    wanted = scene.rows * scene.cols if only is None else int(only.sum())
-    total = sum((at.r1 - at.r0) * (at.c1 - at.c0) for at in windows)
-    done = invalid = 0
-    for at, mapped in classify_windows_on(cluster, job, windows, only=only):
-        classes[at.rows, at.cols], confidence[at.rows, at.cols] = mapped.found
-        invalid += mapped.invalid
-        done += mapped.found.classes.size
-        if on_progress is not None:
-            on_progress(done, total)
-    tell_of_invalid(scene, invalid, wanted)
-    return ClassMap(classes, confidence)
+    return cluster.map_in_order(_classify, parts())
 
 
 def absolute(spec: str) -> str:
     """A name of the catalogue and an address as they are, a path so that it holds in any folder."""
-    if spec in catalog.names() or "://" in spec:
+    if spec in catalog.names() or address_in(spec, allowed=True, error=ClusterError):
         return spec
     return str(Path.cwd() / Path(spec).expanduser())
-
-
-def probe_digest(scene: Scene) -> str:
-    """A fingerprint of shape, wavelengths and the values at the corners and in the middle: quick for any size."""
-    sha = hashlib.sha256(repr(scene.shape).encode())
-    if scene.wavelengths is not None:
-        sha.update(np.asarray(scene.wavelengths, dtype="<f8").tobytes())
-    last_row, last_col = max(0, scene.rows - _PROBE), max(0, scene.cols - _PROBE)
-    for r in (0, last_row // 2, last_row):
-        for c in (0, last_col // 2, last_col):
-            pixels = scene.read(slice(r, r + _PROBE), slice(c, c + _PROBE))
-            sha.update(np.packbits(pixels.valid).tobytes())
-            sha.update(np.where(pixels.valid[:, :, None], pixels.values, 0).astype("<f4").tobytes())
-    return sha.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -185,16 +126,13 @@ _getting_ready = threading.Lock()  # a worker may have several threads
 
 def _classify(part: _Part) -> MappedWindow:
     """What a worker does with a window."""
-    tools = _tools_for(part.job)
-    at, model = part.at, tools.model
+    tools, at = _tools_for(part.job), part.at
     shape = at.r1 - at.r0, at.c1 - at.c0
-    mask = np.ones(shape, dtype=bool)
+    mask = None
     if part.mask is not None:
-        mask = np.unpackbits(part.mask, count=mask.size).astype(bool).reshape(shape)
-    pixels = read_with_halo(tools.scene, at, model.patch // 2)
+        mask = np.unpackbits(part.mask, count=shape[0] * shape[1]).astype(bool).reshape(shape)
     with tools.device.arithmetic():
-        scores, invalid = classify_window(model, pixels, mask)
-    return MappedWindow(best_classes(scores, model.legend), invalid, scores if part.with_scores else None)
+        return map_window(tools.model, tools.scene, at, mask, with_scores=part.with_scores)
 
 
 def _tools_for(job: MapJob) -> _Tools:
@@ -208,29 +146,28 @@ def _tools_for(job: MapJob) -> _Tools:
 
 def _get_ready(job: MapJob) -> _Tools:
     """Read the model and open the scene, and see that they are those of the machine that asks."""
-    path = _same("model", job.model, lambda: Path(job.model), _digest_of_file, job.model_digest)
-    scene = _same("scene", job.opening.spec, job.opening.open, probe_digest, job.scene_digest)
-    device = Device(job.device, job.precision)
+    path = Path(job.model)
+    _same("model", job.model, lambda: path, file_sha256, job.model_sha256)
     model = read_model(path)
+
+    def opened() -> Scene:
+        scene = job.opening.open()
+        return model.resampled(scene) if job.resample else scene
+
+    scene = _same("scene", str(job.opening), opened, Scene.look, job.scene_look)
+    device = Device(job.device, job.precision)
     model.network.to(device.name)
     return _Tools(model, scene, device)
 
 
-def _same(what: str, place: str, get: Callable[[], T], digest_of: Callable[[T], str], expected: str) -> T:
+def _same(what: str, place: str, get: Callable[[], T], look_at: Callable[[T], str], expected: str) -> T:
     hint = "every worker needs the same files under the same paths, most simply by a shared file system"
     try:
         found = get()
-        digest = digest_of(found)
-    except HypercapsError as error:
-        raise ClusterError(f"{here()} can't open the {what} {place} ({error}): {hint}") from error
-    if digest != expected:
+        look = look_at(found)
+    except (HypercapsError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ClusterError(f"{here()} can't open the {what} {place} ({reason}): {hint}") from error
+    if look != expected:
         raise ClusterError(f"{here()} finds another {what} at {place} than this machine: {hint}")
     return found
-
-
-def _digest_of_file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ModelFileError((error.strerror or str(error)).lower()) from error

@@ -7,7 +7,6 @@ file that is too short as zeros.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import numpy.typing as npt
 
 from hypercaps.errors import SceneError
 from hypercaps.io.envimap import georeference
-from hypercaps.io.stored import Bands, Floats, StoredRaster, Taken, nm_per_unit, tell
+from hypercaps.io.plainfile import window_taker
+from hypercaps.io.stored import Floats, StoredRaster, nm_per_unit, tell
 from hypercaps.scene import Rgb
 
 Header = dict[str, str]
@@ -26,6 +26,7 @@ _COMPLEX = (6, 9)
 # Which of (rows, columns, bands) comes at each place of the file, slowest first.
 _LAYOUTS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 _DATA_SUFFIXES = ("", ".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".cube", ".envi")
+_LARGEST = 1 << 62  # of anything that is counted
 _LONGEST_HEADER = 1 << 24  # bytes; the numbers of thousands of bands take less than one
 
 
@@ -83,18 +84,20 @@ def envi_raster(path: Path) -> StoredRaster:
             f"{data} has {there:,} bytes but its header {header_path.name} describes {needed:,} ({lines} lines x "
             f"{samples} samples x {bands} bands of {dtype.itemsize} bytes after {offset:,}): get the whole file again"
         )
+    if there > needed:  # a header of another file shows so, if at all
+        tell(f"{data.name} has {there - needed:,} bytes more than its header {header_path.name} describes")
     waves, fwhm = _wavelengths(header, header_path, bands)
     crs, transform = georeference(header, header_path)
     names, colors = _classes(header, header_path)
     good = _list(header, "bbl", header_path, bands)
     factor = _number(header, "reflectance scale factor", header_path)
-    if factor is not None and not factor > 0:
+    if factor is not None and not 1e-30 < factor < 1e30:
         raise SceneError(f"{header_path} gives {factor:g} as reflectance scale factor: a number above 0 is expected")
     return StoredRaster(
         data,
         (lines, samples, bands),
         dtype.newbyteorder("="),
-        _taker(data, dtype, offset, (lines, samples, bands), layout),
+        window_taker(data, dtype, offset, (lines, samples, bands), layout),
         wavelengths=waves,
         fwhm=fwhm,
         good=None if good is None else good != 0,
@@ -105,24 +108,6 @@ def envi_raster(path: Path) -> StoredRaster:
         names=names,
         colors=colors,
     )
-
-
-def _taker(
-    data: Path, dtype: np.dtype[Any], offset: int, shape: tuple[int, int, int], layout: tuple[int, int, int]
-) -> Callable[[slice, slice, Bands], Taken]:
-    order = tuple(shape[axis] for axis in layout)  # as the file has it
-    back = tuple(layout.index(axis) for axis in range(3))  # from there to (rows, columns, bands)
-
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
-        # Mapped anew for every window: what a map that stays open has touched stays in memory.
-        mapped = np.asarray(np.memmap(data, dtype=dtype, mode="r", offset=offset, shape=order))
-        one_run = bands.size == bands[-1] - bands[0] + 1 and bool((np.diff(bands) == 1).all())
-        wanted = (rows, cols, slice(bands[0], bands[-1] + 1) if one_run else bands)
-        # Copied in the file's own order, in long runs, and only then turned.
-        stored = np.array(mapped[tuple(wanted[axis] for axis in layout)], dtype=dtype.newbyteorder("="), order="C")
-        return Taken(stored.transpose(back), None)
-
-    return take
 
 
 def read_header(path: Path) -> Header:
@@ -138,7 +123,10 @@ def read_header(path: Path) -> Header:
     lines = iter(re.split(r"\r\n|\r|\n", text)[1:])
     for line in lines:
         key, equals, value = line.partition("=")
-        if not equals or line.lstrip().startswith(";"):
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        if not equals:
+            tell(f"{path.name} has a line that is no field and is passed over: {line.strip()[:40]!r}")
             continue
         parts = [value.strip()]
         if parts[0].startswith("{"):
@@ -212,7 +200,7 @@ def _whole(header: Header, key: str, path: Path, *, least: int = 0, default: int
         number = int(text)
     except ValueError:
         number = -1
-    if number < least:
+    if not least <= number < _LARGEST:
         raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: a whole number from {least} up is expected")
     return number
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import scipy.io
 
 from hypercaps.errors import SceneError
 from hypercaps.io.arrays import StoredArray
+from hypercaps.io.hdf5chunks import check_written
+from hypercaps.io.variables import check_claims
 
 
 def matlab_arrays(path: Path) -> list[StoredArray]:
@@ -97,5 +100,13 @@ def hdf5_arrays(path: Path) -> list[StoredArray]:
             raise SceneError(f"{path} keeps {key!r} in another file: only what is inside it is read")
         # MATLAB marks what it writes; arrays that others put there are in the usual order.
         stored = _Turned(item) if "MATLAB_class" in item.attrs else item
-        found.append(StoredArray(key, stored.shape, lambda stored=stored: stored))  # type: ignore[misc]
+        found.append(StoredArray(key, stored.shape, partial(_checked, path, item, stored)))
     return found
+
+
+def _checked(path: Path, dataset: h5py.Dataset, stored: Any) -> Any:
+    """``stored``, if the file holds what it claims to."""
+    size = path.stat().st_size
+    check_claims(path, dataset.name, dataset.shape, dataset.chunks, dataset.dtype.itemsize, size)
+    check_written(path, dataset, {})
+    return stored

@@ -1,76 +1,148 @@
-"""open_scene and open_labels: a name of the catalogue or a path, decided by the file's content."""
+"""open_scene, open_labels and open_mask: a name of the catalogue or a path, decided by the file's content."""
 
 from __future__ import annotations
 
-import lzma
-import struct
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io.matlab import MatReadError
 
 from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
-from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
-from hypercaps.io.envi import envi_raster, header_of, is_header
-from hypercaps.io.matlab import hdf5_arrays, matlab_arrays
-from hypercaps.io.raster import TIFF_MARKS, geotiff_raster
+from hypercaps.io.arrays import StoredArray, choose
+from hypercaps.io.formats import explained, explaining, split_spec, stored_arrays, vector_driver
+from hypercaps.io.gather import gathered
+from hypercaps.io.mask import array_mask, raster_mask
+from hypercaps.io.merge import LabelFile, merge, renumber
+from hypercaps.io.places import Named, address_in
 from hypercaps.io.regrid import labels_on_grid
-from hypercaps.io.stored import StoredRaster, labels_from, scene_from
-from hypercaps.scene import Labels, Legend, PixelReader, Pixels, Scene
+from hypercaps.io.stored import Bands, StoredRaster, Taken, labels_from, scene_from
+from hypercaps.io.vector import vector_labels, vector_mask
+from hypercaps.io.wavelengths import Given, with_given
+from hypercaps.scene import Labels, Legend, Scene
 from hypercaps.splits import Split
 
-Kind = Literal["matlab", "hdf5", "numpy", "tiff", "envi", "safetensors", "unknown"]
-
-_READABLE = "GeoTIFF, ENVI, .mat (any version), .npy and .npz files are read"
-# What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
-_DAMAGE = (
-    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError,
-    AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
-    zipfile.BadZipFile, tokenize.TokenError, MatReadError,
-)  # fmt: skip
+_MOST_LABELS = 1 << 32  # pixels
 
 
-def open_scene(name_or_path: str | Path, *, progress: catalog.ProgressMaker | None = None) -> Scene:
-    """A scene by catalogue name, by path, or by PATH:KEY for one array of several."""
+def open_scene(
+    name_or_path: Named,
+    *,
+    wavelengths: Given | None = None,
+    allow_remote: bool = False,
+    progress: catalog.ProgressMaker | None = None,
+) -> Scene:
+    """A scene by catalogue name, by path, or by PATH:KEY for one array of several.
+
+    Tiles of one grid are one scene: a list of paths, a pattern such as ``tiles/*.tif``, or ``@FILE`` with one a line.
+    ``wavelengths``: for a file that does not know its own, a text file with one a line, or numbers, in nm or
+    micrometres. ``allow_remote``: the address of a GeoTIFF may be named, which is then read over the network.
+    """
     spec = str(name_or_path)
-    if spec in catalog.names():
+    if isinstance(name_or_path, str | Path) and spec in catalog.names():
         entry = catalog.get_scene(spec)
         path, key = entry.get("cube", progress)
         waves = None if entry.wavelengths is None else np.array(entry.wavelengths)
-        return _scene_from(path, key, name=spec, wavelengths=waves)
+        return _scene_from(path, key, name=spec, wavelengths=waves, given=wavelengths)
+    whole = gathered(name_or_path, SceneError, allow_remote=allow_remote)
+    if whole is not None:
+        raster = whole.raster if wavelengths is None else with_given(whole.raster, wavelengths)
+        return scene_from(raster, whole.tiles)
     path, key = split_spec(spec, "scene", SceneError)
-    return _scene_from(path, key, name=path.stem)
+    return _scene_from(path, key, name=path.stem, given=wavelengths)
 
 
 def open_labels(
-    name_or_path: str | Path, *, scene: Scene | None = None, progress: catalog.ProgressMaker | None = None
+    name_or_path: str | Path | Sequence[str | Path],
+    *,
+    scene: Scene | None = None,
+    class_field: str | None = None,
+    legend: Legend | None = None,
+    allow_remote: bool = False,
+    progress: catalog.ProgressMaker | None = None,
 ) -> Labels:
-    """Labels by catalogue name, by path, or by PATH:KEY.
+    """Labels by catalogue name, by path, or by PATH:KEY (PATH:LAYER for vectors); several of them add up.
 
-    A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour.
+    Patterns of tiles and addresses are as with :func:`open_scene`.
+
+    A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour; polygons, lines and
+    points are burnt onto it, with the class from ``class_field``. Classes of vectors that have a name only are numbered
+    in alphabetical order, or as a ``legend``, such as a model's, knows them.
     """
-    spec = str(name_or_path)
+    several = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
+    if not several:
+        raise LabelsError("no label file was given: name at least one")
+    files = [_label_file(str(spec), scene, class_field, progress, allow_remote=allow_remote) for spec in several]
+    if class_field is not None and not any(is_vector for _, is_vector in files):
+        raise LabelsError(
+            f"the class field {class_field!r} was given but {several[0]} has no fields: leave it out, or give "
+            "polygons, lines or points"
+        )
+    merged = merge([file for file, _ in files])
+    return merged.labels if legend is None else renumber(merged, legend)
+
+
+def _label_file(
+    spec: str,
+    scene: Scene | None,
+    class_field: str | None,
+    progress: catalog.ProgressMaker | None,
+    *,
+    allow_remote: bool,
+) -> tuple[LabelFile, bool]:
+    """One label file, and whether it is a vector file."""
     if spec in catalog.names():
         entry = catalog.get_scene(spec)
         path, key = entry.get("labels", progress)
-        return _labels_from(path, key, name=spec, legend=entry.legend)
+        labels = _labels_from(path, key, name=spec, legend=entry.legend)
+        return LabelFile(labels, labels.legend), False
+    whole = gathered(spec, LabelsError, allow_remote=allow_remote)
+    if whole is not None:
+        rows, cols = whole.raster.shape[:2]
+        if rows * cols > _MOST_LABELS:
+            raise LabelsError(f"these labels span {rows:,} x {cols:,} pixels, which no memory holds: name fewer tiles")
+        with explained(whole.raster.path, LabelsError):
+            labels = _labels_of(whole.raster, scene)
+        return LabelFile(labels, labels.legend), False
     path, key = split_spec(spec, "labels", LabelsError)
-    return _labels_from(path, key, name=path.stem, legend=None, scene=scene)
+    driver = vector_driver(path)
+    if driver is not None:
+        return vector_labels(path, driver, key, scene=scene, class_field=class_field), True
+    labels = _labels_from(path, key, name=path.stem, legend=None, scene=scene)
+    return LabelFile(labels, labels.legend), False
+
+
+def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
+    """(rows, columns) of the scene that lie inside a mask.
+
+    That is any polygon, line or point of a vector file (PATH:LAYER), or a raster on any grid where it is neither 0 nor
+    nodata, or an array of the scene's size.
+    """
+    spec = str(path)
+    if spec in catalog.names():
+        raise LabelsError(f"{spec} is a public scene and no mask: give polygons or a raster")
+    address_in(spec, allowed=False, error=LabelsError)
+    file, key = split_spec(spec, "mask", LabelsError)
+    driver = vector_driver(file)
+    if driver is not None:
+        inside = vector_mask(file, driver, key, scene)
+    else:
+        loaded = _load(file, key, 2, "mask", LabelsError)
+        with explained(file, LabelsError):
+            is_raster = isinstance(loaded, StoredRaster)
+            inside = raster_mask(loaded, scene) if is_raster else array_mask(loaded, file, scene)
+    if not inside.any():
+        raise LabelsError(f"no pixel of scene {scene.name!r} lies inside the mask {path}: give one of the same place")
+    return inside
 
 
 def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
     """A split.npz: flat pixel indices ``train``, ``val`` and ``test``, checked against the labels."""
     path = Path(path).expanduser()
-    arrays = {array.key: array for array in _stored(path, SplitError)}
+    arrays = {array.key: array for array in stored_arrays(path, SplitError)}
     missing = [key for key in ("train", "val", "test") if key not in arrays]
     if missing:
         raise SplitError(
@@ -84,120 +156,40 @@ def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
 
 def list_arrays(path: Path) -> list[StoredArray]:
     """The arrays in a file, unread."""
-    return _stored(path, SceneError)
-
-
-def sniff(path: Path) -> Kind:
-    """What a file is, by its first bytes; plain numbers are ENVI's if its header is beside them."""
-    with path.open("rb") as file:
-        head = file.read(520)
-    if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
-        return "hdf5"
-    if head.startswith((b"MATLAB 5.0", b"MATLAB 7.3")) or path.suffix.lower() == ".mat":
-        return "matlab"  # version 4 has no mark of its own
-    if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
-        return "numpy"
-    if head.startswith(TIFF_MARKS):
-        return "tiff"
-    if is_header(path) or header_of(path) is not None:
-        return "envi"
-    # A safetensors file: the length of its JSON header, and that header.
-    if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
-        return "safetensors"
-    return "unknown"
-
-
-def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path, str | None]:
-    """PATH or PATH:KEY to an existing file and a key."""
-    path, key = Path(spec).expanduser(), None
-    try:
-        if not path.exists() and ":" in spec:
-            before, _, after = spec.rpartition(":")
-            if Path(before).expanduser().exists():
-                path, key = Path(before).expanduser(), after
-        there, is_folder = path.exists(), path.is_dir()
-    except OSError as cause:  # a folder that may not be entered, a name that is too long
-        raise error(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_folder:
-        raise error(f"{path} is a folder: give the file of the {what} itself")
-    if not there:
-        raise error(
-            f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
-            f"{', '.join(catalog.names())}"
-        )
-    return path, key
-
-
-def _stored(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
-    with _explained(path, error):
-        kind = sniff(path)
-        if kind == "matlab":
-            return matlab_arrays(path)
-        if kind == "hdf5":
-            return hdf5_arrays(path)
-        if kind == "numpy":
-            return numpy_arrays(path)
-        if kind in ("tiff", "envi"):
-            raster = geotiff_raster(path) if kind == "tiff" else envi_raster(path)
-            shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
-            return [StoredArray("", shape, lambda: raster)]
-    raise error(f"{path} is of a kind that is not read here: {_READABLE}")
-
-
-@contextmanager
-def _explained(path: Path, error: type[HypercapsError]) -> Iterator[None]:
-    """What goes wrong in opening a file, in one sentence."""
-    try:
-        yield
-    except HypercapsError as cause:
-        raise cause if isinstance(cause, error) or not isinstance(cause, SceneError) else error(str(cause)) from None
-    except PermissionError:
-        raise error(f"{path} can't be read: permission denied") from None
-    except FileNotFoundError:
-        raise error(f"there is no file {path}: give the path of one") from None
-    except _DAMAGE as cause:
-        raise _damaged(path, error, cause) from cause
-
-
-def _damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
-    return error(
-        f"{path} ({path.stat().st_size:,} bytes) is truncated, damaged or not what its name says "
-        f"({type(cause).__name__}): a whole file was expected, get it again; {_READABLE}"
-    )
+    return stored_arrays(path, SceneError)
 
 
 def _load(path: Path, key: str | None, ndim: int, what: str, error: type[HypercapsError]) -> Any:
-    chosen = choose(_stored(path, error), key, ndim, path, what, error)
-    try:
+    chosen = choose(stored_arrays(path, error), key, ndim, path, what, error)
+    with explained(path, error):
         array = chosen.load()
         in_file = ndim == 3 or isinstance(array, StoredRaster)  # a cube may stay on disk
         return array if in_file else np.asarray(array)
-    except _DAMAGE as cause:
-        raise _damaged(path, error, cause) from cause
 
 
-def _scene_from(path: Path, key: str | None, *, name: str, wavelengths: npt.NDArray[np.float64] | None = None) -> Scene:
+def _scene_from(
+    path: Path,
+    key: str | None,
+    *,
+    name: str,
+    wavelengths: npt.NDArray[np.float64] | None = None,
+    given: Given | None = None,
+) -> Scene:
     cube = _load(path, key, 3, "scene", SceneError)
     if isinstance(cube, StoredRaster):
-        with _explained(path, SceneError):
-            scene = scene_from(cube)
-        return replace(scene, reader=_explaining(scene.reader, path))
-    scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
-    return replace(scene, reader=_explaining(scene.reader, path))
+        with explained(path, SceneError):
+            scene = scene_from(cube if given is None else with_given(cube, given))
+    else:
+        scene = Scene.from_array(cube, name=name, wavelengths=wavelengths)
+        if given is not None:  # by the same rules as a raster's; a public scene keeps its bands as they are known
+            raster = StoredRaster(path, scene.shape, scene.dtype, _array_taker(cube), wavelengths=wavelengths)
+            raster = with_given(raster, given)
+            scene = replace(scene, fwhm=raster.fwhm) if wavelengths is not None else scene_from(raster)
+    return replace(scene, reader=explaining(scene.reader, path))
 
 
-def _explaining(reader: PixelReader, path: Path) -> PixelReader:
-    """Damage inside a file that is read by window shows only then."""
-
-    def read(rows: slice, cols: slice) -> Pixels:
-        try:
-            return reader(rows, cols)
-        except (OSError, ValueError) as cause:  # ValueError: a file that became shorter than what is mapped
-            if isinstance(cause, HypercapsError):
-                raise
-            raise _damaged(path, SceneError, cause) from cause
-
-    return read
+def _array_taker(cube: Any) -> Callable[[slice, slice, Bands], Taken]:
+    return lambda rows, cols, bands: Taken(np.asarray(cube[rows, cols])[:, :, bands], None)
 
 
 def _labels_from(
@@ -206,6 +198,10 @@ def _labels_from(
     loaded = _load(path, key, 2, "labels", LabelsError)
     if not isinstance(loaded, StoredRaster):
         return Labels.from_array(loaded, legend, name=name)
-    with _explained(path, LabelsError):
-        labels = labels_from(loaded)
-        return labels if scene is None else labels_on_grid(labels, loaded, scene)
+    with explained(path, LabelsError):
+        return _labels_of(loaded, scene)
+
+
+def _labels_of(raster: StoredRaster, scene: Scene | None) -> Labels:
+    labels = labels_from(raster)
+    return labels if scene is None else labels_on_grid(labels, raster, scene)

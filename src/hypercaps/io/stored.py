@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from hypercaps.scene import (
     Labels,
     Legend,
     LegendEntry,
+    Lookup,
     PixelReader,
     Pixels,
     Rgb,
@@ -65,6 +66,8 @@ class StoredRaster:
     transform: Affine | None = None
     names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
     colors: Mapping[int, Rgb] = field(default_factory=dict)
+    lookup: Lookup | None = None  # for a raster that lies as its sensor flew
+    block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: rows
 
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
@@ -81,10 +84,13 @@ class StoredRaster:
         return stored, valid
 
 
-def scene_from(raster: StoredRaster) -> Scene:
-    """The raster's good bands in order of wavelength, in physical units, read by window."""
+def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scene:
+    """The raster's good bands in order of wavelength, in physical units, read by window.
+
+    ``parts``: the rasters that it is made of, to find bands in that hold nothing anywhere.
+    """
     name = raster.path.stem  # of the data file, whichever of two files was named
-    bands = _kept_bands(raster, name)
+    bands = _kept_bands(raster, name, parts or [raster])
     waves = None if raster.wavelengths is None else raster.wavelengths[bands]
     if waves is not None and (np.diff(waves) < 0).any():
         order = np.argsort(waves, kind="stable")
@@ -101,6 +107,8 @@ def scene_from(raster: StoredRaster) -> Scene:
         fwhm=None if raster.fwhm is None else raster.fwhm[bands],
         crs=raster.crs,
         transform=raster.transform,
+        lookup=raster.lookup,
+        block=raster.block,
     )
 
 
@@ -127,7 +135,7 @@ def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
     return read
 
 
-def _kept_bands(raster: StoredRaster, name: str) -> Bands:
+def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) -> Bands:
     """The bands that are neither marked bad nor empty; those left out are named in one warning."""
     good = np.ones(raster.shape[2], dtype=bool) if raster.good is None else raster.good
     if not good.any():
@@ -136,7 +144,7 @@ def _kept_bands(raster: StoredRaster, name: str) -> Bands:
             "list of good bands (bbl)"
         )
     marked = np.flatnonzero(good)
-    empty = _empty_bands(raster, marked)
+    empty = _empty_bands(raster.path, parts, marked)
     reasons = []
     if not good.all():
         reasons.append(f"{ranges(np.flatnonzero(~good) + 1)} (marked bad in the file)")
@@ -147,33 +155,33 @@ def _kept_bands(raster: StoredRaster, name: str) -> Bands:
     return np.setdiff1d(marked, empty)
 
 
-def _empty_bands(raster: StoredRaster, bands: Bands) -> Bands:
-    """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster."""
-    if raster.dtype.kind in "iu" and all(value is None for value in raster.nodata):
-        return bands[:0]  # whole numbers without a nodata are all something
-    windows, is_whole = _looks(raster)
-    empty = bands
-    for window in windows:  # from the second window on only the suspects are read
-        _, valid = raster.defined(window.rows, window.cols, empty)
-        empty = empty[~valid.any(axis=(0, 1))]
-        if not empty.size:
-            return empty
+def _empty_bands(path: Path, parts: Sequence[StoredRaster], bands: Bands) -> Bands:
+    """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster, or its parts."""
+    empty, looked_everywhere = bands, True
+    for part in parts:
+        windows, is_whole = _looks(part, _LOOKS if len(parts) == 1 else max(4, 4 * _LOOKS // len(parts)))
+        looked_everywhere &= is_whole
+        for window in windows:  # from the second window on only the suspects are read
+            _, valid = part.defined(window.rows, window.cols, empty)
+            empty = empty[~valid.any(axis=(0, 1))]
+            if not empty.size:
+                return empty
     if empty.size < bands.size:
         return empty
-    if is_whole:
-        raise SceneError(f"{raster.path} holds no valid number in any band: a scene with data is expected")
+    if looked_everywhere:
+        raise SceneError(f"{path} holds no valid number in any band: a scene with data is expected")
     return empty[:0]  # no band had anything where we looked: that says nothing about the bands
 
 
-def _looks(raster: StoredRaster) -> tuple[Iterable[Window], bool]:
+def _looks(raster: StoredRaster, looks: int) -> tuple[Iterable[Window], bool]:
     """Windows to look at, and whether they are all of the raster."""
     rows, cols, bands = raster.shape
     side = min(_LOOK, max(1, math.isqrt(_LOOK_VALUES // bands)))
     down, across = -(-rows // side), -(-cols // side)
-    if down * across <= _LOOKS:
+    if down * across <= looks:
         return tile_windows(Window(0, rows, 0, cols), side), True
     # Evenly down the rows, and across by the golden ratio: it never falls into step with the columns.
-    corners = [(i * down // _LOOKS * side, int(i * 0.61803398875 % 1.0 * across) * side) for i in range(_LOOKS)]
+    corners = [(i * down // looks * side, int(i * 0.61803398875 % 1.0 * across) * side) for i in range(looks)]
     return [Window(r, min(r + side, rows), c, min(c + side, cols)) for r, c in corners], False
 
 
@@ -217,6 +225,11 @@ _UNITS = {
     "um": 1e3, "\u00b5m": 1e3, "\u03bcm": 1e3,
     "millimeters": 1e6, "mm": 1e6, "meters": 1e9, "m": 1e9, "angstroms": 0.1,
 }  # fmt: skip
+
+
+def is_wavelength_unit(units: str) -> bool:
+    """Whether ``units`` are those that wavelengths are given in, and other lengths hardly ever."""
+    return _UNITS.get(units.strip().lower(), math.inf) <= 1e3
 
 
 def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:

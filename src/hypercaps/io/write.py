@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import os
 import secrets
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rasterio
-from rasterio.errors import NotGeoreferencedWarning
-from rasterio.io import MemoryFile
 
 from hypercaps.errors import OutputError
-from hypercaps.scene import Legend, Scene
 
 
 @contextmanager
@@ -69,22 +65,32 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
     """Put several files in place, replacing what is there, only when all of them are safely on the disk."""
-    written: dict[Path, Path] = {}  # temporary name: final name
-    try:
+    with placing(contents) as temporary:
         for path, content in contents.items():
             with explained(path):
-                temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-                written[temporary] = path
-                with temporary.open("xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-        for temporary, path in written.items():
+                temporary[path].write_bytes(content)
+
+
+@contextmanager
+def placing(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    """Names to write files under until all of them are whole: they are then put in place together, or are gone."""
+    written = {path: path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths}
+    try:
+        yield written
+        for path, temporary in written.items():
+            with explained(path), temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+        for path, temporary in written.items():
             with explained(path):
                 temporary.replace(path)
     finally:
-        for temporary in written:
+        for temporary in written.values():
             temporary.unlink(missing_ok=True)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -103,47 +109,3 @@ def write_npz(path: Path, **arrays: npt.NDArray[Any]) -> None:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_bytes(path, buffer.getvalue())
-
-
-def class_map_tiff(classes: npt.NDArray[np.integer[Any]], legend: Legend, scene: Scene) -> bytes:
-    """Class numbers (rows, columns) as a GeoTIFF with the legend's colour table; 0 is nodata."""
-    dtype = np.uint8 if int(legend.labels.max()) <= np.iinfo(np.uint8).max else np.uint16
-    colors = {0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in legend}
-    return _geotiff(classes.astype(dtype), scene, nodata=0, colors=colors)
-
-
-def confidence_tiff(confidence: npt.NDArray[np.float32], scene: Scene) -> bytes:
-    """Confidence (rows, columns) as a float32 GeoTIFF; NaN is nodata."""
-    return _geotiff(confidence.astype(np.float32), scene, nodata=float("nan"))
-
-
-def _geotiff(
-    array: npt.NDArray[Any],
-    scene: Scene,
-    *,
-    nodata: float,
-    colors: dict[int, tuple[int, int, int, int]] | None = None,
-) -> bytes:
-    """A GeoTIFF's bytes. Made in memory: GDAL may lose a full disk's error, a plain write does not."""
-    profile: dict[str, Any] = {
-        "driver": "GTiff",
-        "height": array.shape[0],
-        "width": array.shape[1],
-        "count": 1,
-        "dtype": array.dtype.name,
-        "nodata": nodata,
-        "compress": "deflate",
-        "crs": scene.crs,
-    }
-    if scene.transform is not None:
-        profile["transform"] = rasterio.Affine(*scene.transform)
-    with warnings.catch_warnings():
-        # Scenes without georeference give the same files without it: nothing to warn about.
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with MemoryFile() as memory:
-            with memory.open(**profile) as raster:
-                raster.write(array, 1)
-                if colors is not None:
-                    raster.write_colormap(1, colors)
-            content: bytes = memory.read()
-    return content

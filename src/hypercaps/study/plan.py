@@ -30,6 +30,7 @@ class ScenePlace:
     name: str
     cube: str  # what open_scene takes
     labels: str  # what open_labels takes
+    class_field: str | None = None  # likewise
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _place(scene: Any, source: str, folder: Path) -> ScenePlace:
     if isinstance(scene, str):
         return _public(scene, {})
     table = _expect(scene, dict, f"{source}: a scene is a name, or a table with name, cube and labels")
-    _known_keys(table, {"name", "cube", "labels"}, f"{source}: scenes")
+    _known_keys(table, {"name", "cube", "labels", "class_field"}, f"{source}: scenes")
     if not all(isinstance(table.get(key), str) and table[key] for key in ("name", "cube", "labels")):
         raise StudyError(f"{source}: a scene from files needs name, cube and labels, and {table} has not all of them")
     name = table["name"]
@@ -203,7 +204,10 @@ def _place(scene: Any, source: str, folder: Path) -> ScenePlace:
     if name in catalog.names():
         raise StudyError(f"{source}: {name} is the name of a public scene: give the files' scene another one")
     cube, labels = (str(folder / Path(os.path.expandvars(table[key])).expanduser()) for key in ("cube", "labels"))
-    return ScenePlace(name, cube, labels)
+    class_field = table.get("class_field")
+    if not isinstance(class_field, str | None):
+        raise StudyError(f"{source}: the class_field of {name} is {class_field!r}: the name of a field is expected")
+    return ScenePlace(name, cube, labels, class_field)
 
 
 def _public(name: str, others: Mapping[str, ScenePlace]) -> ScenePlace:

@@ -20,6 +20,7 @@ from hypercaps.io.open import open_labels, open_scene
 from hypercaps.metrics import score
 from hypercaps.modelfile import current_versions
 from hypercaps.models.registry import Recipe, get_method
+from hypercaps.parallel.orphans import end_with_parent
 from hypercaps.scene import Labels, Scene
 from hypercaps.study.plan import ScenePlace, Setting
 from hypercaps.study.records import FIGURES, Classified, Record, StudyFolder, succeeded
@@ -186,7 +187,8 @@ def blank_record(setting: Setting) -> Record:
 
 def open_place(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
     if place not in opened:
-        opened[place] = open_scene(place.cube), open_labels(place.labels)
+        scene = open_scene(place.cube)
+        opened[place] = scene, open_labels(place.labels, scene=scene, class_field=place.class_field)
     return opened[place]
 
 
@@ -231,7 +233,7 @@ class _Worker:
 def _work(pipe: Connection, folder: StudyFolder, threads: int, deadline: float | None) -> None:
     """What a worker process does until its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     use_threads(threads)
     opened: Opened = {}
     while True:
@@ -240,14 +242,6 @@ def _work(pipe: Connection, folder: StudyFolder, threads: int, deadline: float |
         except EOFError:
             return
         pipe.send(do_run(setting, folder, opened, deadline))
-
-
-def _end_with_parent() -> None:
-    """A study that is killed must not go on in processes that nobody sees."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 def _do_in_processes(

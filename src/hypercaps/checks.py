@@ -1,0 +1,103 @@
+"""What a classifier is given, looked at before it starts: refused at once, and not after an hour."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Any
+
+import numpy as np
+
+from hypercaps.errors import DataWarning, LabelsError, ModelError, SceneError, SplitError
+from hypercaps.models.registry import Method
+from hypercaps.scene import Labels, Legend, Scene
+from hypercaps.splits import Split
+from hypercaps.training import available_memory, bytes_to_train
+
+MOST_UNLABELLED = 20_000  # pixels of the scene that teach without a label, for methods that can use them
+
+
+def check_kinds(scene: object, labels: object = None) -> None:
+    """Bare arrays say nothing of nodata, wavelengths or names: they are asked to be wrapped."""
+    if not isinstance(scene, Scene):
+        raise SceneError(f"a Scene is expected and {type(scene).__name__} came: use Scene.from_array or open_scene")
+    if labels is not None and not isinstance(labels, Labels):
+        raise LabelsError(f"Labels are expected and {type(labels).__name__} came: use Labels.from_array or open_labels")
+
+
+def compare_names(ours: Legend, models: Legend) -> None:
+    """Classes are compared by number; where a number has two names, the user should know."""
+    known = {entry.label: entry for entry in models}
+    two = [
+        f"{entry.label} is {entry.name} in the labels and {known[entry.label].name} in the model"
+        for entry in ours
+        if entry.label in known and entry.is_named and known[entry.label].is_named
+        if entry.name != known[entry.label].name
+    ]
+    if two:
+        warnings.warn(
+            f"classes are compared by number, and some have other names: {'; '.join(two)} (open_labels takes the "
+            "model's legend to go by names)",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A parameter as a plain whole number, numpy's included; it may end in a model file."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ModelError(f"{name} is {value!r}: a whole number of {least} or more is expected")
+    return number
+
+
+def check_memory(
+    method: Method,
+    scene: Scene,
+    classes: int,
+    patch: int,
+    structure: dict[str, Any],
+    split: Split,
+    training: dict[str, Any],
+    devices: int,
+) -> None:
+    """Refuse what would not fit into memory before it starts, not after an hour."""
+    blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
+    examples = split.train.size + split.val.size
+    if method.semi_supervised is not None:
+        examples += MOST_UNLABELLED
+    spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
+    needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
+    if training:
+        # Each device has the weights and its part of a batch; they all map the same spectra.
+        shape, batch = (patch, patch, scene.bands), -(-min(training["batch_size"], split.train.size) // devices)
+        step = bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
+        needed += devices * step + (spectra if devices > 1 else 0)
+    available = available_memory()
+    if needed > available:
+        raise ModelError(
+            f"{method.name} needs about {needed / 1e9:.1f} GB to train on scene {scene.name!r} and "
+            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or take another method"
+        )
+
+
+def check_split(split: Split, labels: Labels) -> None:
+    """Refuse a split that is not for these labels, or that leaves a class untrained."""
+    if split.shape != labels.shape:
+        raise SplitError(f"the split is for {split.shape} pixels but the labels have {labels.shape}")
+    flat = labels.array.ravel()
+    for name, indices in (("training", split.train), ("validation", split.val), ("test", split.test)):
+        if (flat[indices] == 0).any():
+            raise SplitError(
+                f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
+                "other labels, or the scene holds NaN, infinity or nodata there"
+            )
+    if split.test.size == 0:
+        raise SplitError("the split has no test pixel: without one nobody can say how good the map is")
+    trained = set(np.unique(flat[split.train]).tolist())
+    missing = [entry.name for entry in labels.legend if entry.label not in trained]
+    if missing:
+        raise SplitError(f"the split has no training pixel of {', '.join(missing)}: give at least one of each")

@@ -1,0 +1,124 @@
+"""hypercaps map"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hypercaps.arguments import (
+    AllowRemote,
+    ClusterOption,
+    ConfidenceDtype,
+    Debug,
+    DeviceOption,
+    Mask,
+    Memory,
+    ModelArg,
+    Precision,
+    Resample,
+    SceneArg,
+    Threads,
+    Wavelengths,
+    cluster_of,
+    input_files,
+    memory_bytes,
+    refuse_together,
+    set_threads,
+    with_bands_of,
+)
+from hypercaps.cli.root import app
+from hypercaps.messages import console_out, plain
+
+
+@app.command("map", epilog="Example:  hypercaps map runs/first/model.safetensors cube.mat --out map.tif")
+def map_(
+    ctx: typer.Context,
+    model: ModelArg,
+    scene: SceneArg,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The map: .tif with names and colours, or .png.")],
+    confidence: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as .tif.")
+    ] = None,
+    confidence_dtype: ConfidenceDtype = "float32",
+    probabilities: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
+    ] = None,
+    mask: Mask = None,
+    memory: Memory = "1GB",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a map that was stopped or killed, if there is one.")
+    ] = False,
+    resample: Resample = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that share the windows.")] = 1,
+    cluster: ClusterOption = None,
+    threads: Threads = None,
+    device: DeviceOption = "cpu",
+    precision: Precision = "float32",
+    debug: Debug = False,
+) -> None:
+    """Map every pixel of a scene with a trained model.
+
+    The map is a Cloud Optimized GeoTIFF with the scene's place on earth; class names and colours are in FILE.aux.xml
+    and in a style for QGIS beside it. Finished windows are kept in FILE.partial until the map is whole.
+    """
+    from hypercaps import terminal
+    from hypercaps.classifier import load_model
+    from hypercaps.io.open import open_mask, open_scene
+    from hypercaps.io.write import check_output, file_sha256
+    from hypercaps.maps import MapFiles, make_map
+
+    console = console_out()
+    most_memory = memory_bytes(memory)
+    refuse_together(ctx, "cluster", ("workers",))
+    picture = out.suffix.lower() == ".png"
+    files = MapFiles(
+        classes=None if picture else out,
+        confidence=confidence,
+        probabilities=probabilities,
+        picture=out if picture else None,
+        confidence_dtype=confidence_dtype,
+    )
+    taken = input_files(model, scene, mask)
+    check_output(out, {".tif", ".tiff", ".png"}, inputs=taken)
+    for path in filter(None, (confidence, probabilities)):
+        taken += input_files(out)
+        check_output(path, {".tif", ".tiff"}, inputs=taken)
+        taken += input_files(path)
+    classifier = load_model(model, device=device, precision=precision)
+    options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
+    cube = open_scene(scene, **options, progress=terminal.download_bar(console))
+    cube = with_bands_of(classifier.model_, cube, resample)
+    only = open_mask(mask, cube) if mask else None
+    set_threads(threads)
+    try:
+        with cluster_of(cluster, workers, threads) as pool, terminal.RunProgress(console) as bars:
+            mapper = None
+            if pool is not None:
+                from hypercaps.cluster.maps import MapJob, Opening, map_windows_on
+
+                opening = Opening.of(scene, **options)
+                job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
+                mapper = partial(map_windows_on, pool, job, only=only, with_scores=probabilities is not None)
+            make_map(
+                classifier,
+                cube,
+                files,
+                model_sha256=file_sha256(model),
+                only=only,
+                memory=most_memory,
+                resume=resume,
+                mapper=mapper,
+                on_progress=bars.mapping,
+            )
+    except KeyboardInterrupt:
+        kept = f"What is finished is in {plain(files.partial)}: the same command with --resume goes on."
+        console.print(f"Stopped. {kept if files.partial.exists() else 'Nothing was written.'}", soft_wrap=True)
+        raise typer.Exit(130) from None
+    for path in files.all(classifier.legend_):
+        console.print(f"wrote {plain(path)}")

@@ -1,0 +1,145 @@
+"""hypercaps train"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hypercaps.arguments import (
+    AllowRemote,
+    ClassField,
+    ConfidenceDtype,
+    Debug,
+    DeviceOption,
+    Devices,
+    LabelsArg,
+    Mask,
+    Memory,
+    Precision,
+    SceneArg,
+    SplitOption,
+    Threads,
+    Wavelengths,
+    memory_bytes,
+    open_both,
+    refuse_together,
+    set_threads,
+)
+from hypercaps.cli.root import app
+from hypercaps.messages import console_out
+
+
+@app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
+def train(
+    ctx: typer.Context,
+    scene: SceneArg,
+    labels: LabelsArg = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the run; made if it is not there.")],
+    method: Annotated[str, typer.Option(help="As 'hypercaps methods' lists them.")] = "convcapsnet",
+    train: Annotated[float, typer.Option(help="Share of each class to train on.")] = 0.2,
+    val: Annotated[float, typer.Option(help="Share of each class to choose the best epoch by.")] = 0.1,
+    per_class: Annotated[
+        int | None, typer.Option(metavar="N", help="Train on N pixels of each class in place of a share.")
+    ] = None,
+    class_field: ClassField = None,
+    split: Annotated[
+        str,
+        typer.Option(metavar="WAY", help="What is drawn: random (pixels) or polygons (each kept whole in one set)."),
+    ] = "random",
+    split_file: SplitOption = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same run.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", help="Passes over the training pixels; the recipe's if left out.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Pixels in a step; the recipe's if left out.")
+    ] = None,
+    patch: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Side of the square of pixels that is looked at; the method's if left out."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Way to train, as 'hypercaps methods' lists them; the method's if left out.")
+    ] = None,
+    with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
+    confidence_dtype: ConfidenceDtype = "float32",
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
+    ] = False,
+    mask: Mask = None,
+    memory: Memory = "1GB",
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
+    threads: Threads = None,
+    device: DeviceOption = "cpu",
+    devices: Devices = 1,
+    precision: Precision = "float32",
+    debug: Debug = False,
+) -> None:
+    """Train on a scene and its labels, say how good it is, and map the scene.
+
+    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, and, unless --no-map, map.tif with its
+    names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early and keeps the best
+    model so far.
+    """
+    from hypercaps import terminal
+    from hypercaps.classifier import ConvCapsClassifier
+    from hypercaps.io.open import open_mask, open_split
+    from hypercaps.io.runfolder import RunFolder
+    from hypercaps.run import train_run
+    from hypercaps.splits import check_kind
+
+    console = console_out()
+    most_memory = memory_bytes(memory)
+    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split"))
+    refuse_together(ctx, "per_class", ("train",))
+    check_kind(split)
+    RunFolder(out, force=force).check()
+    cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
+    set_threads(threads)
+    classifier = ConvCapsClassifier(
+        train=train,
+        val=val,
+        per_class=per_class,
+        split_by=split,
+        epochs=epochs,
+        batch_size=batch_size,
+        patch=patch,
+        seed=seed,
+        method=method,
+        recipe=recipe,
+        device=device,
+        precision=precision,
+        devices=devices,
+    )
+    given = open_split(split_file, truth) if split_file else None
+    with terminal.RunProgress(console) as bars:
+        result = train_run(
+            classifier,
+            cube,
+            truth,
+            out,
+            split=given,
+            with_map=with_map,
+            only=open_mask(mask, cube) if mask else None,
+            confidence_dtype=confidence_dtype,
+            probabilities=probabilities,
+            memory=most_memory,
+            force=force,
+            on_training=bars.training,
+            on_mapping=bars.mapping,
+        )
+    history = classifier.history_
+    if history.interrupted:
+        console.print(
+            f"[yellow]Interrupted[/] after epoch {len(history.records)}: the best model so far was kept, that of "
+            f"epoch {history.best_epoch}."
+        )
+    if with_map and not result.mapped:
+        console.print("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
+    terminal.print_scores(console, result.metrics)
+    terminal.print_files(console, out)

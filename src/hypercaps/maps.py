@@ -1,0 +1,289 @@
+"""A map of any size, in files: windows that fit into memory, what is finished kept, rasters made of it at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps import __version__
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.devices import resident_memory
+from hypercaps.errors import ClusterError, HypercapsError, OutputError
+from hypercaps.io.cog import Placement, RasterKind, write_cog
+from hypercaps.io.legendfiles import legend_files
+from hypercaps.io.partial import PartialMap, check_partial, partial_path
+from hypercaps.io.write import placing
+from hypercaps.mapping import MappedWindow, Mask, OnProgress, bytes_per_pixel, check_mask, report_without_class
+from hypercaps.models.registry import get_method
+from hypercaps.plots import LONGEST_SIDE, map_picture
+from hypercaps.scene import Labels, Legend, Scene, Window
+from hypercaps.tiling import plan_windows
+
+MEMORY = 1_000_000_000  # bytes, when nobody says
+CONFIDENCE_TYPES = ("float32", "uint8")
+_STEP = 0.004  # of confidence kept in a byte: 0 to 250
+_UNKNOWN = 255  # no confidence, in a byte
+_FIXED = 60_000_000  # bytes that a map takes beside its windows: GDAL's cache, strips, buffers
+
+# Windows that are left -> the classified ones, in the same order; those without a wanted pixel may be left out.
+Mapper = Callable[[list[Window]], Iterator[MappedWindow]]
+
+
+@dataclass(frozen=True)
+class MapFiles:
+    """Which files are made of a map; None: not this one."""
+
+    classes: Path | None = None  # .tif, with names and colours beside it
+    confidence: Path | None = None  # .tif
+    probabilities: Path | None = None  # .tif, one band a class
+    picture: Path | None = None  # .png
+    confidence_dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.confidence_dtype not in CONFIDENCE_TYPES:
+            raise OutputError(
+                f"confidence as {self.confidence_dtype!r} can't be written: {' or '.join(CONFIDENCE_TYPES)} is expected"
+            )
+
+    @property
+    def main(self) -> Path:
+        return next(path for path in (self.classes, self.picture, self.confidence, self.probabilities) if path)
+
+    @property
+    def partial(self) -> Path:
+        return partial_path(self.main)
+
+    def all(self, legend: Legend) -> list[Path]:
+        beside = legend_files(self.classes, legend) if self.classes else {}
+        return [*filter(None, (self.classes, self.confidence, self.probabilities, self.picture)), *beside]
+
+
+def make_map(
+    classifier: ConvCapsClassifier,
+    scene: Scene,
+    files: MapFiles,
+    *,
+    model_sha256: str,
+    only: Mask | None = None,
+    memory: int = MEMORY,
+    resume: bool = False,
+    truth: Labels | None = None,
+    mapper: Mapper | None = None,
+    on_progress: OnProgress | None = None,
+) -> None:
+    """Map the scene, or what is marked in ``only``, into files: all of them or none.
+
+    Finished windows go to ``files.partial``. It stays when the program is killed or stopped, and ``resume`` goes on
+    with it; the files are then the same to the byte. ``mapper`` computes windows elsewhere.
+    """
+    model = classifier.model_
+    check_partial(files.partial, resume=resume)
+    check_mask(scene, only)
+    model.check_fits(scene)
+    windows = plan_windows(scene, patch=model.patch, pixels=pixels_within(memory, classifier, scene))
+    if mapper is None:
+        mapper = _local(classifier, scene, only, with_scores=files.probabilities is not None)
+    about = _about(classifier, scene, files, only, model_sha256)
+    layers = len(model.legend) if files.probabilities else 0
+    with PartialMap(files.partial, about, scene.shape[:2], classes=layers, resume=resume) as partial:
+        try:
+            _fill(partial, windows, mapper, only, on_progress)
+            _report(partial, scene, only)
+            _write(partial, classifier, scene, files, model_sha256, truth)
+        except ClusterError:  # what is finished is worth going on with
+            raise
+        except HypercapsError:  # going on would end the same way
+            partial.remove()
+            raise
+        partial.remove()
+
+
+def pixels_within(memory: int, classifier: ConvCapsClassifier, scene: Scene) -> int:
+    """Pixels of a window for which ``memory`` bytes suffice, all that the program holds already included."""
+    return max(0, memory - resident_memory() - _FIXED) // bytes_per_pixel(classifier.model_, scene)
+
+
+def _local(classifier: ConvCapsClassifier, scene: Scene, only: Mask | None, *, with_scores: bool) -> Mapper:
+    return lambda windows: classifier.map_windows(scene, windows, only=only, with_scores=with_scores)
+
+
+def _about(
+    classifier: ConvCapsClassifier, scene: Scene, files: MapFiles, only: Mask | None, model_sha256: str
+) -> dict[str, Any]:
+    """All that a map's numbers depend on, to know it again."""
+    return {
+        "version": __version__,
+        "model": model_sha256,
+        "device": [classifier.device, classifier.precision],
+        "scene": [scene.name, scene.look()],
+        "mask": None if only is None else hashlib.sha256(np.packbits(only).tobytes()).hexdigest(),
+        "probabilities": files.probabilities is not None,
+    }
+
+
+def _fill(
+    partial: PartialMap,
+    windows: Iterable[Window],
+    mapper: Mapper,
+    only: Mask | None,
+    on_progress: OnProgress | None,
+) -> None:
+    left = partial.unfinished(windows)
+    total = partial.shape[0] * partial.shape[1]
+    done = total - sum(_size(at) for at in left)
+    if on_progress is not None:
+        on_progress(done, total)
+    waiting = iter(left)
+
+    def finish(at: Window, found: MappedWindow | None) -> None:
+        nonlocal done
+        partial.write(at, _layers(at, found, partial.layers))
+        done += _size(at)
+        if on_progress is not None:
+            on_progress(done, total)
+
+    for found in mapper(left):
+        for at in waiting:
+            if at == found.at:
+                finish(at, found)
+                break
+            finish(at, None)  # nothing in it was wanted
+    for at in waiting:
+        finish(at, None)
+
+
+def _size(at: Window) -> int:
+    return (at.r1 - at.r0) * (at.c1 - at.c0)
+
+
+def _layers(at: Window, found: MappedWindow | None, layers: dict[str, int]) -> dict[str, npt.NDArray[Any]]:
+    shape = (at.r1 - at.r0, at.c1 - at.c0)
+    if found is None:
+        blank: dict[str, npt.NDArray[Any]] = {
+            "classes": np.zeros(shape, np.int16),
+            "confidence": np.full(shape, np.nan, np.float32),
+        }
+        if "probabilities" in layers:
+            blank["probabilities"] = np.full((*shape, layers["probabilities"]), np.nan, np.float32)
+        return blank
+    filled: dict[str, npt.NDArray[Any]] = {"classes": found.classes, "confidence": found.confidence}
+    if "probabilities" in layers:
+        assert found.scores is not None
+        filled["probabilities"] = found.scores
+    return filled
+
+
+def _report(partial: PartialMap, scene: Scene, only: Mask | None) -> None:
+    invalid = 0
+    for r0 in range(0, scene.rows, 1024):
+        r1 = min(r0 + 1024, scene.rows)
+        unknown = partial.read("classes", r0, r1) == 0
+        invalid += int((unknown if only is None else unknown & only[r0:r1]).sum())
+    report_without_class(scene, invalid, scene.rows * scene.cols if only is None else int(only.sum()))
+
+
+def _write(
+    partial: PartialMap,
+    classifier: ConvCapsClassifier,
+    scene: Scene,
+    files: MapFiles,
+    model_sha256: str,
+    truth: Labels | None,
+) -> None:
+    """The files of a finished map."""
+    legend, grid = classifier.model_.legend, Placement.of(scene)
+    kinds = _kinds(classifier, scene, files, model_sha256)
+    for path in files.all(legend):  # of an attempt that was killed at this point
+        for old in path.parent.glob(f".{_plain(path.name)}.????????.partial*"):
+            old.unlink(missing_ok=True)
+    with placing(files.all(legend)) as temporary:
+        for path, kind, layer in kinds:
+            write_cog(temporary[path], kind, grid, _strips_of(partial, scene, layer, kind))
+        if files.classes is not None:
+            for path, content in legend_files(files.classes, legend).items():
+                temporary[path].write_bytes(content)
+        if files.picture is not None:
+            title = get_method(classifier.method).title
+            temporary[files.picture].write_bytes(_picture(partial, scene, legend, truth, title))
+
+
+def _plain(name: str) -> str:
+    """A file name in which no letter means a pattern."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _kinds(
+    classifier: ConvCapsClassifier, scene: Scene, files: MapFiles, model_sha256: str
+) -> list[tuple[Path, RasterKind, str]]:
+    """What each raster holds, and of which layer of the partial map it is made."""
+    model = classifier.model_
+    legend = model.legend
+    tags = {
+        "TIFFTAG_SOFTWARE": f"hypercaps {__version__}",
+        "HYPERCAPS_VERSION": __version__,
+        "HYPERCAPS_MODEL_SHA256": model_sha256,
+        "HYPERCAPS_METHOD": model.method,
+        "HYPERCAPS_SCENE": scene.name,
+    }
+    names = {f"CLASS_{entry.label}": entry.name for entry in legend}
+    found = []
+    if files.classes is not None:
+        dtype = "uint8" if int(legend.labels.max()) <= np.iinfo(np.uint8).max else "uint16"
+        colors = {0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in legend}
+        kind = RasterKind(dtype, 0, "mode", ("class",), colors=colors, tags=tags, band_tags=names)
+        found.append((files.classes, kind, "classes"))
+    if files.confidence is not None:
+        kind = (
+            RasterKind("float32", float("nan"), "average", ("confidence",), tags=tags)
+            if files.confidence_dtype == "float32"
+            else RasterKind("uint8", _UNKNOWN, "average", ("confidence",), scale=_STEP, tags=tags)
+        )
+        found.append((files.confidence, kind, "confidence"))
+    if files.probabilities is not None:
+        kind = RasterKind("float32", float("nan"), "average", tuple(entry.name for entry in legend), tags=tags)
+        found.append((files.probabilities, kind, "probabilities"))
+    return found
+
+
+def _strips_of(partial: PartialMap, scene: Scene, name: str, kind: RasterKind) -> Callable[[int, int], Any]:
+    """Rows of a layer of the map as they are to be written: (bands, h, columns)"""
+
+    def strip(r0: int, r1: int) -> npt.NDArray[Any]:
+        planes = [_on_ground(partial, scene, name, r0, r1, layer) for layer in range(len(kind.bands))]
+        stored = np.stack(planes)
+        if kind.dtype == "uint8" and name == "confidence":
+            in_steps = np.round(np.nan_to_num(stored, nan=_UNKNOWN * _STEP) / _STEP)
+            return np.where(np.isnan(stored), _UNKNOWN, in_steps).astype(np.uint8)
+        return stored.astype(kind.dtype)
+
+    return strip
+
+
+def _on_ground(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, layer: int = 0) -> npt.NDArray[Any]:
+    """Rows r0 to r1 of the map's grid, through the scene's lookup table if it has one."""
+    if scene.lookup is None:
+        return partial.read(name, r0, r1, layer)
+    rows, cols = scene.lookup.rows[r0:r1], scene.lookup.cols[r0:r1]
+    seen = rows >= 0
+    fill = 0 if name == "classes" else np.nan
+    ground = np.full(rows.shape, fill, dtype=np.int16 if name == "classes" else np.float32)
+    if seen.any():
+        first, last = int(rows[seen].min()), int(rows[seen].max()) + 1
+        ground[seen] = partial.read(name, first, last, layer)[rows[seen] - first, cols[seen]]
+    return ground
+
+
+def _picture(partial: PartialMap, scene: Scene, legend: Legend, truth: Labels | None, title: str) -> bytes:
+    """The map, thinned to what a picture shows."""
+    height, width = Placement.of(scene).shape
+    step = -(-max(height, width) // LONGEST_SIDE)
+    rows = [_on_ground(partial, scene, "classes", r, r + 1)[0, ::step] for r in range(0, height, step)]
+    if truth is not None and scene.lookup is None:
+        truth = Labels(truth.array[::step, ::step], truth.legend, truth.name)
+    return map_picture(np.stack(rows), legend, truth=None if scene.lookup is not None else truth, title=title)
