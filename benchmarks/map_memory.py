@@ -34,9 +34,9 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["envi-bsq", "tiff-tiled"])
     asked = parser.parse_args()
     memory = memory_bytes(asked.memory)
-    rows = -(-TIMES * memory // (4 * BANDS * COLS))
+    rows = -(-TIMES * memory // (8 * BANDS * COLS))
     print(
-        f"scenes of {rows} x {COLS} x {BANDS} float32 ({4 * rows * COLS * BANDS / 1e9:.1f} GB), memory {asked.memory}"
+        f"scenes of {rows} x {COLS} x {BANDS} float64 ({8 * rows * COLS * BANDS / 1e9:.1f} GB), memory {asked.memory}"
     )
     for kind in asked.kinds:
         with tempfile.TemporaryDirectory() as folder:
@@ -69,15 +69,15 @@ def untrained() -> TrainedModel:
 
 
 def write_scene(folder: Path, kind: str, rows: int) -> Path:
-    block = np.random.default_rng(0).standard_normal((512, COLS, BANDS), dtype=np.float32)  # 1.7 GB, again and again
-    starts = range(0, rows, 512)
+    block = np.random.default_rng(0).standard_normal((256, COLS, BANDS))  # 1.7 GB, again and again
+    starts = range(0, rows, 256)
     if kind == "npy":
-        cube = np.lib.format.open_memmap(folder / "cube.npy", mode="w+", dtype=np.float32, shape=(rows, COLS, BANDS))
+        cube = np.lib.format.open_memmap(folder / "cube.npy", mode="w+", dtype=np.float64, shape=(rows, COLS, BANDS))
         for r in starts:
-            cube[r : r + 512] = block[: rows - r]
+            cube[r : r + 256] = block[: rows - r]
         return folder / "cube.npy"
     if kind in ORDERS:
-        header = f"ENVI\nsamples = {COLS}\nlines = {rows}\nbands = {BANDS}\ndata type = 4\nbyte order = 0\n"
+        header = f"ENVI\nsamples = {COLS}\nlines = {rows}\nbands = {BANDS}\ndata type = 5\nbyte order = 0\n"
         (folder / "cube.hdr").write_text(f"{header}interleave = {ORDERS[kind]}\n")
         with (folder / "cube.img").open("wb") as file:
             if kind == "envi-bsq":
@@ -90,7 +90,7 @@ def write_scene(folder: Path, kind: str, rows: int) -> Path:
                     file.write((part if kind == "envi-bip" else part.transpose(0, 2, 1)).tobytes())
         return folder / "cube.img"
     path = folder / "cube.tif"
-    shape = {"height": rows, "width": COLS, "count": BANDS, "dtype": "float32", "transform": rasterio.Affine.scale(30)}
+    shape = {"height": rows, "width": COLS, "count": BANDS, "dtype": "float64", "transform": rasterio.Affine.scale(30)}
     tiled = {"tiled": True, "blockxsize": 256, "blockysize": 256} if kind == "tiff-tiled" else {}
     with rasterio.open(path, "w", driver="GTiff", bigtiff="yes", interleave="band", **shape, **tiled) as raster:
         for r in starts:
