@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from hypercaps.cli import app
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.open import open_labels, open_scene, sniff
+from hypercaps.io.formats import sniff
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.xmlsafe import read_xml
 
 ENMAP = "ENMAP01-____L2A-DT0000001867_20220724T104526Z_008_V010302_20230628T165614Z"
