@@ -69,7 +69,7 @@ Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: f
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
 Memory = Annotated[
     str,
-    typer.Option(metavar="SIZE", help="Memory that mapping keeps to, whatever the scene's size, as in 500MB or 2GB."),
+    typer.Option(metavar="SIZE", help="Memory that mapping keeps to, each process of it, as in 500MB or 2GB."),
 ]
 ConfidenceDtype = Annotated[
     str, typer.Option(metavar="TYPE", help="Of the confidence raster: float32, or uint8 in steps of 0.004.")

@@ -14,7 +14,6 @@ from hypercaps.io.gather import gathered
 from hypercaps.io.open import list_arrays, open_labels, open_scene
 from hypercaps.io.regrid import crs_name
 from hypercaps.io.vector import describe_vector
-from hypercaps.modelfile import read_model
 from hypercaps.scene import Labels, Scene
 
 
@@ -67,6 +66,8 @@ def _describe(what: str, wavelengths: Path | None, allow_remote: bool) -> dict[s
 
 
 def _about_model(path: Path) -> dict[str, Any]:
+    from hypercaps.modelfile import read_model  # brings torch, which no scene needs
+
     model = read_model(path)
     waves = model.wavelengths
     return model.describe() | {

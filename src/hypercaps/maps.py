@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,12 @@ import numpy.typing as npt
 from hypercaps import __version__
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.devices import resident_memory
-from hypercaps.errors import ClusterError, HypercapsError, OutputError
+from hypercaps.errors import ClusterError, HypercapsError
 from hypercaps.io.cog import Placement, RasterKind, write_cog
 from hypercaps.io.legendfiles import legend_files
-from hypercaps.io.partial import PartialMap, check_partial, partial_path
+from hypercaps.io.mapfiles import MapFiles
+from hypercaps.io.partial import PartialMap, check_partial
+from hypercaps.io.stored import tell
 from hypercaps.io.write import placing
 from hypercaps.mapping import MappedWindow, Mask, OnProgress, bytes_per_pixel, check_mask, report_without_class
 from hypercaps.models.registry import get_method
@@ -26,42 +27,12 @@ from hypercaps.scene import Labels, Legend, Scene, Window
 from hypercaps.tiling import plan_windows
 
 MEMORY = 1_000_000_000  # bytes, when nobody says
-CONFIDENCE_TYPES = ("float32", "uint8")
 _STEP = 0.004  # of confidence kept in a byte: 0 to 250
 _UNKNOWN = 255  # no confidence, in a byte
 _FIXED = 60_000_000  # bytes that a map takes beside its windows: GDAL's cache, strips, buffers
 
 # Windows that are left -> the classified ones, in the same order; those without a wanted pixel may be left out.
 Mapper = Callable[[list[Window]], Iterator[MappedWindow]]
-
-
-@dataclass(frozen=True)
-class MapFiles:
-    """Which files are made of a map; None: not this one."""
-
-    classes: Path | None = None  # .tif, with names and colours beside it
-    confidence: Path | None = None  # .tif
-    probabilities: Path | None = None  # .tif, one band a class
-    picture: Path | None = None  # .png
-    confidence_dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.confidence_dtype not in CONFIDENCE_TYPES:
-            raise OutputError(
-                f"confidence as {self.confidence_dtype!r} can't be written: {' or '.join(CONFIDENCE_TYPES)} is expected"
-            )
-
-    @property
-    def main(self) -> Path:
-        return next(path for path in (self.classes, self.picture, self.confidence, self.probabilities) if path)
-
-    @property
-    def partial(self) -> Path:
-        return partial_path(self.main)
-
-    def all(self, legend: Legend) -> list[Path]:
-        beside = legend_files(self.classes, legend) if self.classes else {}
-        return [*filter(None, (self.classes, self.confidence, self.probabilities, self.picture)), *beside]
 
 
 def make_map(
@@ -86,7 +57,11 @@ def make_map(
     check_partial(files.partial, resume=resume)
     check_mask(scene, only)
     model.check_fits(scene)
-    windows = plan_windows(scene, patch=model.patch, pixels=pixels_within(memory, classifier, scene))
+    pixels = pixels_within(memory, classifier, scene)
+    if pixels == 0:
+        held = f"hypercaps itself holds {resident_memory() / 1e6:.0f} MB"
+        tell(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: the smallest windows are taken")
+    windows = plan_windows(scene, patch=model.patch, pixels=pixels)
     if mapper is None:
         mapper = _local(classifier, scene, only, with_scores=files.probabilities is not None)
     about = _about(classifier, scene, files, only, model_sha256)

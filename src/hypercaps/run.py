@@ -14,10 +14,11 @@ import numpy as np
 from hypercaps import splits
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import DataWarning, SplitError
+from hypercaps.io.mapfiles import MapFiles
 from hypercaps.io.runfolder import RunFolder
 from hypercaps.io.write import file_sha256, write_bytes, write_csv, write_json, write_npz
 from hypercaps.mapping import Mask, OnProgress
-from hypercaps.maps import MEMORY, MapFiles, make_map
+from hypercaps.maps import MEMORY, make_map
 from hypercaps.metrics import Scores
 from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
@@ -57,8 +58,15 @@ def train_run(
 
     Ctrl-C while mapping gives up the map only: what was trained is worth keeping.
     """
-    folder = RunFolder(out, force=force, needs_bytes=_bytes_needed(classifier, scene, labels, with_map))
-    with folder as staging:
+    needed = _bytes_needed(classifier, scene, labels, with_map, probabilities)
+    with RunFolder(out, force=force, needs_bytes=needed) as staging:
+        files = MapFiles(
+            classes=staging / "map.tif",
+            confidence=staging / "confidence.tif",
+            probabilities=staging / "probabilities.tif" if probabilities else None,
+            picture=staging / "map.png",
+            confidence_dtype=confidence_dtype,
+        )
         classifier.fit(scene, labels, split, on_progress=on_training)
         metrics = run_metrics(classifier)
         history, drawn = classifier.history_, classifier.split_
@@ -68,13 +76,6 @@ def train_run(
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
         mapped = False
         if with_map:
-            files = MapFiles(
-                classes=staging / "map.tif",
-                confidence=staging / "confidence.tif",
-                probabilities=staging / "probabilities.tif" if probabilities else None,
-                picture=staging / "map.png",
-                confidence_dtype=confidence_dtype,
-            )
             with suppress(KeyboardInterrupt):
                 make_map(
                     classifier,
@@ -158,13 +159,16 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
     }
 
 
-def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, with_map: bool) -> int:
+def _bytes_needed(
+    classifier: ConvCapsClassifier, scene: Scene, labels: Labels, with_map: bool, probabilities: bool
+) -> int:
     """A generous guess of what a run writes, to refuse a full disk before training and not after."""
     method = get_method(classifier.method)
     network = method.blueprint(scene.bands, len(labels.legend), patch=classifier.patch, structure=classifier.structure)
     model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
     if isinstance(method.recipe(classifier.recipe), SolvedRecipe):  # every labelled pixel may become a support vector
         model += 4 * int((labels.array > 0).sum()) * (scene.bands + len(labels.legend) ** 2)
-    maps = 3 * 6 * scene.rows * scene.cols + 1_000_000 if with_map else 0  # while they are made, and the picture
+    a_pixel = 6 + (4 * len(labels.legend) if probabilities else 0)
+    maps = 3 * a_pixel * scene.rows * scene.cols + 1_000_000 if with_map else 0  # while they are made, and the picture
     indices = 8 * int((labels.array > 0).sum())
     return model + maps + indices + 200_000

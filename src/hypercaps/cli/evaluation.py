@@ -56,15 +56,20 @@ def evaluate(
     those of --split-file.
     """
     from hypercaps import terminal
-    from hypercaps.classifier import load_model
-    from hypercaps.io.open import open_split
+    from hypercaps.io.open import open_scene, open_split
     from hypercaps.io.write import check_output, write_json
-    from hypercaps.run import evaluation_metrics, evaluation_split
 
     console = console_out()
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
+    open_scene(  # refused, if it must be, before torch takes its memory
+        scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=terminal.download_bar(console)
+    )
+
+    from hypercaps.classifier import load_model
+    from hypercaps.run import evaluation_metrics, evaluation_split
+
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
     cube, truth = open_both(

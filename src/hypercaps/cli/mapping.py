@@ -68,10 +68,9 @@ def map_(
     and in a style for QGIS beside it. Finished windows are kept in FILE.partial until the map is whole.
     """
     from hypercaps import terminal
-    from hypercaps.classifier import load_model
+    from hypercaps.io.mapfiles import MapFiles
     from hypercaps.io.open import open_mask, open_scene
     from hypercaps.io.write import check_output, file_sha256
-    from hypercaps.maps import MapFiles, make_map
 
     console = console_out()
     most_memory = memory_bytes(memory)
@@ -85,16 +84,23 @@ def map_(
         confidence_dtype=confidence_dtype,
     )
     taken = input_files(model, scene, mask)
-    check_output(out, {".tif", ".tiff", ".png"}, inputs=taken)
-    for path in filter(None, (confidence, probabilities)):
-        taken += input_files(out)
-        check_output(path, {".tif", ".tiff"}, inputs=taken)
-        taken += input_files(path)
-    classifier = load_model(model, device=device, precision=precision)
+    taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
+    for path in files.possible():
+        is_map = path == out
+        suffixes = (
+            {".tif", ".tiff", ".png"} if is_map else {".tif", ".tiff"} if path in (confidence, probabilities) else ()
+        )
+        check_output(path, suffixes, inputs=taken)
+        taken.append(path)
     options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
     cube = open_scene(scene, **options, progress=terminal.download_bar(console))
-    cube = with_bands_of(classifier.model_, cube, resample)
     only = open_mask(mask, cube) if mask else None
+
+    from hypercaps.classifier import load_model  # torch: not before what was named could be read
+    from hypercaps.maps import make_map
+
+    classifier = load_model(model, device=device, precision=precision)
+    cube = with_bands_of(classifier.model_, cube, resample)
     set_threads(threads)
     try:
         with cluster_of(cluster, workers, threads) as pool, terminal.RunProgress(console) as bars:

@@ -87,10 +87,9 @@ def train(
     model so far.
     """
     from hypercaps import terminal
-    from hypercaps.classifier import ConvCapsClassifier
+    from hypercaps.io.mapfiles import MapFiles
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.runfolder import RunFolder
-    from hypercaps.run import train_run
     from hypercaps.splits import check_kind
 
     console = console_out()
@@ -98,8 +97,15 @@ def train(
     refuse_together(ctx, "split_file", ("train", "val", "per_class", "split"))
     refuse_together(ctx, "per_class", ("train",))
     check_kind(split)
+    MapFiles(confidence_dtype=confidence_dtype)
     RunFolder(out, force=force).check()
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
+    given = open_split(split_file, truth) if split_file else None
+    only = open_mask(mask, cube) if mask else None
+
+    from hypercaps.classifier import ConvCapsClassifier  # torch: not before what was named could be read
+    from hypercaps.run import train_run
+
     set_threads(threads)
     classifier = ConvCapsClassifier(
         train=train,
@@ -116,7 +122,6 @@ def train(
         precision=precision,
         devices=devices,
     )
-    given = open_split(split_file, truth) if split_file else None
     with terminal.RunProgress(console) as bars:
         result = train_run(
             classifier,
@@ -125,7 +130,7 @@ def train(
             out,
             split=given,
             with_map=with_map,
-            only=open_mask(mask, cube) if mask else None,
+            only=only,
             confidence_dtype=confidence_dtype,
             probabilities=probabilities,
             memory=most_memory,
