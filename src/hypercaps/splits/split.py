@@ -96,7 +96,7 @@ class Split:
 
     @property
     def kind(self) -> str:
-        """What was drawn from: pixels at random, whole polygons, or somebody's file."""
+        """What was drawn: pixels at random, whole polygons, blocks of ground, or somebody's file."""
         kind = str(self.how.get("kind"))
         return "random" if kind in ("share", "per-class") else kind
 
@@ -108,17 +108,7 @@ class Split:
         """
         if self.test.size == 0:
             return 0.0
-        half = self.patch // 2
-        rows, cols = self.shape
-        trained = np.zeros((rows + 2 * half, cols + 2 * half), dtype=bool)
-        train_r, train_c = np.divmod(self.train, cols)
-        trained[train_r + half, train_c + half] = True
-        r, c = np.divmod(self.test, cols)
-        seen = np.zeros(self.test.size, dtype=bool)
-        for dr in range(self.patch):
-            for dc in range(self.patch):
-                seen |= trained[r + dr, c + dc]
-        return float(seen.mean())
+        return float(patches_hold(self.train, self.test, self.shape, self.patch).mean())
 
     def digest(self) -> str:
         """A fingerprint of the three sets, to tell whether a redrawn split is the same."""
@@ -139,3 +129,18 @@ class Split:
             "patch": self.patch,
             "digest": self.digest(),
         }
+
+
+def patches_hold(pixels: Indices, centres: Indices, shape: tuple[int, int], patch: int) -> npt.NDArray[np.bool_]:
+    """(centres,) whether the patch around each centre holds any of the pixels; all as flat indices."""
+    half = patch // 2
+    rows, cols = shape
+    marked = np.zeros((rows + 2 * half, cols + 2 * half), dtype=bool)
+    r, c = np.divmod(pixels, cols)
+    for dc in range(patch):  # a square is a row of columns: each is widened first, and then looked for up and down
+        marked[r + half, c + dc] = True
+    r, c = np.divmod(centres, cols)
+    held = np.zeros(centres.size, dtype=bool)
+    for dr in range(patch):
+        held |= marked[r + dr, c + half]
+    return held
