@@ -115,7 +115,7 @@ def test_importing_hypercaps_imports_nothing_heavy_and_shows_the_public_names() 
     assert run_python("import hypercaps, sys; print('torch' in sys.modules, 'numpy' in sys.modules)") == "False False\n"
     assert set(hypercaps.__all__) == {
         "ConvCapsClassifier", "HypercapsError", "Labels", "Legend", "Scene", "Split", "load_model", "open_labels",
-        "open_mask", "open_scene", "open_split", "split_by_share", "split_per_class", "split_polygons",
+        "open_mask", "open_scene", "open_split", "split_blocks", "split_by_share", "split_per_class", "split_polygons",
     }  # fmt: skip
     for name in hypercaps.__all__:
         assert getattr(hypercaps, name).__name__ == name

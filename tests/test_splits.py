@@ -302,5 +302,5 @@ def test_every_class_trains_and_tests_whatever_its_polygons(
 
 
 def test_an_unknown_way_to_split() -> None:
-    with pytest.raises(SplitError, match="no split 'blocks': random or polygons"):
-        check_kind("blocks")
+    with pytest.raises(SplitError, match="no split 'rows': random, polygons or blocks"):
+        check_kind("rows")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hypercaps.errors import HypercapsError
     from hypercaps.io.open import open_labels, open_mask, open_scene, open_split
     from hypercaps.scene import Labels, Legend, Scene
-    from hypercaps.splits import Split, split_by_share, split_per_class, split_polygons
+    from hypercaps.splits import Split, split_blocks, split_by_share, split_per_class, split_polygons
 
 __version__ = "0.1.0"
 
@@ -28,6 +28,7 @@ _HOMES = {
     "open_mask": "io.open",
     "open_scene": "io.open",
     "open_split": "io.open",
+    "split_blocks": "splits",
     "split_by_share": "splits",
     "split_per_class": "splits",
     "split_polygons": "splits",
@@ -45,6 +46,7 @@ __all__ = [
     "open_mask",
     "open_scene",
     "open_split",
+    "split_blocks",
     "split_by_share",
     "split_per_class",
     "split_polygons",

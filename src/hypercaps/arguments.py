@@ -55,6 +55,9 @@ AllowRemote = Annotated[
 SplitOption = Annotated[
     Path | None, typer.Option("--split-file", metavar="F", help="Use the pixels of a run's split.npz.")
 ]
+Block = Annotated[
+    int, typer.Option("--block", min=2, metavar="N", help="Side of the blocks of --split blocks, in pixels.")
+]
 Resample = Annotated[bool, typer.Option("--resample", help="Bring the scene to the model's bands where it has others.")]
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, or as torch names it, say cuda.")
@@ -110,15 +113,21 @@ def memory_bytes(text: str) -> int:
 
 def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
     """An option that another one makes meaningless is not dropped in silence."""
-
-    def given(name: str) -> bool:
-        source = ctx.get_parameter_source(name)
-        return source is not None and source.name == "COMMANDLINE"
-
     for other in others:
-        if given(option) and given(other):
+        if _given(ctx, option) and _given(ctx, other):
             one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
             raise SplitError(f"{one} and {two} were both given, and {one} leaves nothing to {two}: give one of them")
+
+
+def refuse_without(ctx: typer.Context, option: str, other: str) -> None:
+    """Nor is one that means nothing without another, which was not given."""
+    if _given(ctx, option):
+        raise SplitError(f"--{option.replace('_', '-')} means nothing without {other}: give both, or neither")
+
+
+def _given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def open_both(

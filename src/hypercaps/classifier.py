@@ -51,7 +51,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     ----------
     train, val : share of each class to train and to validate on; the rest is the test set
     per_class : train on this number of pixels of each class in place of the share ``train``
-    split_by : "random" draws pixels, "polygons" keeps each polygon whole in one of the three sets
+    split_by : "random" draws pixels, "polygons" keeps each polygon whole in one of the three sets, "blocks" each
+        square of ``block`` x ``block`` pixels, with a guard band between, so that nothing leaks
+    block : side of the blocks in pixels
     epochs, batch_size : None for the recipe's
     patch : side of the patch around a pixel, odd; None for the method's
     seed : of the split, the initial weights and the order of training
@@ -74,6 +76,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         val: float = 0.1,
         per_class: int | None = None,
         split_by: str = "random",
+        block: int = 16,
         epochs: int | None = None,
         batch_size: int | None = None,
         patch: int | None = None,
@@ -89,6 +92,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.val = val
         self.per_class = per_class
         self.split_by = split_by
+        self.block = block
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch = patch
@@ -229,6 +233,10 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         n = None if self.per_class is None else whole_number("per_class", self.per_class, 1)
         if self.split_by == "polygons":
             return splits.split_polygons(labels, float(self.train), val, per_class=n, seed=seed, patch=patch)
+        if self.split_by == "blocks":
+            return splits.split_blocks(
+                labels, float(self.train), val, block=self.block, per_class=n, seed=seed, patch=patch
+            )
         if n is not None:
             return splits.split_per_class(labels, n, val, seed=seed, patch=patch)
         return splits.split_by_share(labels, float(self.train), val, seed=seed, patch=patch)
@@ -337,7 +345,8 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
         train=how.get("train", 0.2),
         val=how.get("val", 0.1),
         per_class=how.get("per_class"),
-        split_by="polygons" if how.get("kind") == "polygons" else "random",
+        split_by=how["kind"] if how.get("kind") in splits.KINDS else "random",
+        block=how.get("block", 16),
         epochs=recipe.get("epochs"),
         batch_size=recipe.get("batch_size"),
         patch=model.patch,

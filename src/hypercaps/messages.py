@@ -46,10 +46,14 @@ def console_out() -> Console:
     return Console(stderr=False, highlight=False)
 
 
-def say(text: str) -> None:
+def console_err() -> Console:
     from rich.console import Console
 
-    Console(stderr=True, highlight=False).print(text, soft_wrap=True)
+    return Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    console_err().print(text, soft_wrap=True)
 
 
 def plain(value: object) -> str:

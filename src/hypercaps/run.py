@@ -102,6 +102,7 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
         "n_val": int(split.val.size),
         "n_test": int(split.test.size),
         "split": split.kind,
+        "block": split.how.get("block"),
         "leakage": split.leakage,
         "parameters": model.parameters,
         "train_seconds": history.seconds,
@@ -149,6 +150,7 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "n_val": int(split.val.size) if split else None,
         "n_test": scores.n_test,
         "split": split.kind if split else None,
+        "block": split.how.get("block") if split else None,
         "leakage": split.leakage if split else None,
         "parameters": model.parameters,
         "method": model.method,
@@ -157,6 +159,56 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "scene": scene.name,
         "trained_on": model.scene,
     }
+
+
+def check_both(model: TrainedModel, labels: Labels) -> None:
+    """Refuse a model that can't be scored by both splits."""
+    if model.split.get("labels") != labels.digest():
+        raise SplitError(
+            "the model was trained on other labels than these: both splits can be compared only on the labels that the "
+            "model was trained on"
+        )
+    if model.split.get("kind") not in ("share", "per-class", "blocks"):
+        raise SplitError(
+            f"the model was trained by a split of kind {model.split.get('kind')!r}, which has no counterpart: train it "
+            "with --split random or --split blocks to compare both"
+        )
+
+
+def evaluate_both(
+    classifier: ConvCapsClassifier,
+    scene: Scene,
+    labels: Labels,
+    *,
+    block: int = 16,
+    on_start: Callable[[str], None] = lambda other: None,
+    on_training: Callable[[Progress], None] | None = None,
+    on_mapping: OnProgress | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The scores of a trained classifier by a random split and by blocks: ``{"random": metrics, "blocks": metrics}``.
+
+    A model can be scored only on pixels it has not learned from, so that its own split gives one of the two. For the
+    other a second model is trained by the same recipe, shares and seed, and thrown away; ``on_start`` is told which.
+    """
+    model = classifier.model_
+    check_both(model, labels)
+    own = evaluation_split(model, scene, labels)
+    other = "random" if model.split["kind"] == "blocks" else "blocks"
+    twin = ConvCapsClassifier(**classifier.get_params()).set_params(split_by=other)
+    if other == "blocks":
+        twin.set_params(block=block)
+    # What an earlier training found is not part of the recipe.
+    found = getattr(model.network, "found", {})
+    structure = {key: value for key, value in (classifier.structure or {}).items() if key not in found}
+    twin.set_params(structure=structure or None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # fit says it once more
+        twin.draw_split(labels.where_valid(scene))  # refused now, if at all, and not after the first score
+    first = evaluation_metrics(model, scene, classifier.evaluate(scene, labels, own, on_mapping), own)
+    on_start(other)
+    twin.fit(scene, labels, on_progress=on_training)
+    both = {own.kind if own else "": first, other: run_metrics(twin)}
+    return {kind: both[kind] for kind in ("random", "blocks")}
 
 
 def _bytes_needed(

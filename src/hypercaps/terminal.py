@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for i
     from hypercaps.study.study import StudyResult, StudyStart
     from hypercaps.training import Progress as TrainingProgress
 
+MUCH_LEAKAGE = 0.05  # above this, a random split's figures need a word of explanation
 _EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
 
 
@@ -143,19 +144,68 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
         f"on {metrics['n_test']:,} test pixels{origin}",
         soft_wrap=True,
     )
-    if metrics["leakage"] is None:
-        console.print("All labelled pixels; whether the model has seen ground near them is not known.")
-    elif metrics["leakage"] > 0:
-        console.print(
-            f"{100 * metrics['leakage']:.1f} % of the test pixels have a training pixel inside their patch: on ground "
-            "away from the labels, expect less.",
-            soft_wrap=True,
-        )
+    console.print(split_text(metrics), soft_wrap=True)
+    if (advice := leakage_text(metrics)) is not None:
+        console.print(advice, soft_wrap=True)
     if "train_seconds" in metrics:
         console.print(
             f"{metrics['parameters']:,} parameters, epochs: {metrics['epochs']} in {metrics['train_seconds']:.1f} s, "
             f"kept epoch {metrics['best_epoch']}"
         )
+
+
+def split_text(metrics: Mapping[str, Any]) -> str:
+    """The split that scores are of, and its leakage."""
+    if metrics["leakage"] is None:
+        return "All labelled pixels; whether the model has seen ground near them is not known."
+    kind, leakage = metrics["split"], f"leakage {100 * metrics['leakage']:.1f} %"
+    ways = {
+        "random": "pixels at random",
+        "polygons": "whole polygons",
+        "blocks": f"blocks of {metrics.get('block')} x {metrics.get('block')} pixels",
+        "file": "the pixels of a file",
+        "given": "pixels chosen by hand",
+    }
+    whose = "that share of the test pixels has" if metrics["leakage"] > 0 else "none of the test pixels has"
+    return f"Split: {kind} ({ways.get(kind, 'unknown')}), {leakage}: {whose} a training pixel inside the patch."
+
+
+def leakage_text(metrics: Mapping[str, Any]) -> str | None:
+    """What a high leakage means, and where the honest figure is to be had; None where there is little of it."""
+    if metrics["split"] != "random" or metrics["leakage"] <= MUCH_LEAKAGE:
+        return None
+    return (
+        "The network has seen the ground around most of its test pixels: on ground away from the labels, expect less; "
+        "'--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
+    )
+
+
+def print_both(console: Console, both: Mapping[str, Mapping[str, Any]]) -> None:
+    """The same recipe scored by two splits, side by side."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name, metrics in both.items():
+        side = f" of {metrics['block']}" if metrics["block"] else ""
+        table.add_column(f"{name}{side}", justify="right")
+    for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa")):
+        table.add_row(f"[bold]{name}[/]", *(f"[bold]{metrics[key]:.2f} %[/]" for metrics in both.values()))
+    table.add_row("leakage", *(f"{100 * metrics['leakage']:.1f} %" for metrics in both.values()))
+    for key, name in (("n_train", "trained"), ("n_val", "validated"), ("n_test", "tested")):
+        table.add_row(f"pixels {name}", *(f"{metrics[key]:,}" for metrics in both.values()))
+    found = [{row["label"]: row for row in metrics["per_class"]} for metrics in both.values()]
+    for label, row in found[0].items():
+        accuracies = [rows.get(label, {}).get("accuracy") for rows in found]
+        cells = ("-" if accuracy is None else f"{accuracy:.2f} %" for accuracy in accuracies)
+        table.add_row(f"{label} {escape(row['name'])}", *cells)
+    console.print()
+    console.print(table)
+    console.print(
+        "\nTwo trainings by the same recipe, shares and seed. Random tells how well pixels among the "
+        "labels are mapped, blocks how well ground away from them is.",
+        soft_wrap=True,
+    )
+    if any(metrics.get("interrupted") for metrics in both.values()):
+        console.print("[yellow]Interrupted[/]: the second training ended early, and its best epoch so far was scored.")
 
 
 def print_files(console: Console, out: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hypercaps.arguments import (
     AllowRemote,
+    Block,
     ClassField,
     Debug,
     DeviceOption,
@@ -23,21 +25,36 @@ from hypercaps.arguments import (
     Wavelengths,
     input_files,
     open_both,
+    refuse_together,
+    refuse_without,
     set_threads,
     with_bands_of,
 )
 from hypercaps.cli.root import app
-from hypercaps.messages import console_out, plain
+from hypercaps.messages import console_err, console_out, plain, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @app.command(epilog="Example:  hypercaps evaluate runs/first/model.safetensors indian-pines")
 def evaluate(
+    ctx: typer.Context,
     model: ModelArg,
     scene: SceneArg,
     labels: LabelsArg = None,
     *,
     class_field: ClassField = None,
     split_file: SplitOption = None,
+    both: Annotated[
+        bool,
+        typer.Option(
+            "--both",
+            help="Set the scores by a random split and by blocks side by side; trains a second time, by the split "
+            "that the model was not trained by.",
+        ),
+    ] = False,
+    block: Block = 16,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
@@ -57,9 +74,12 @@ def evaluate(
     """
     from hypercaps import terminal
     from hypercaps.io.open import open_scene, open_split
-    from hypercaps.io.write import check_output, write_json
+    from hypercaps.io.write import check_output
 
     console = console_out()
+    refuse_together(ctx, "both", ("split_file", "resample"))
+    if not both:
+        refuse_without(ctx, "block", "--both")
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
@@ -68,7 +88,7 @@ def evaluate(
     )
 
     from hypercaps.classifier import load_model
-    from hypercaps.run import evaluation_metrics, evaluation_split
+    from hypercaps.run import check_both, evaluate_both, evaluation_metrics, evaluation_split
 
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
@@ -77,15 +97,39 @@ def evaluate(
     )
     cube = with_bands_of(trained, cube, resample)
     set_threads(threads)
+    if both:
+        check_both(trained, truth)
+        with terminal.RunProgress(console_err() if to_stdout else console) as bars:
+            compared = evaluate_both(
+                classifier,
+                cube,
+                truth,
+                block=block,
+                on_start=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
+                on_training=bars.training,
+                on_mapping=bars.mapping,
+            )
+        _show(compared, json_file, terminal.print_both)
+        return
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
     split = evaluation_split(trained, cube, truth, given)
     with terminal.RunProgress(console) as bars:
         scores = classifier.evaluate(cube, truth, split, bars.mapping)
     metrics = evaluation_metrics(trained, cube, scores, split)
-    if to_stdout:
+    _show(metrics, json_file, terminal.print_scores)
+
+
+def _show(
+    metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Console, Mapping[str, Any]], None]
+) -> None:
+    """Scores for a person, or as JSON for programs; also into a file."""
+    from hypercaps.io.write import write_json
+
+    console = console_out()
+    if json_file == Path("-"):
         typer.echo(json.dumps(metrics, indent=2))
         return
-    terminal.print_scores(console, metrics)
+    print_them(console, metrics)
     if json_file is not None:
         write_json(json_file, metrics)
         console.print(f"wrote {plain(json_file)}")

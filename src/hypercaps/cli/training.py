@@ -9,6 +9,7 @@ import typer
 
 from hypercaps.arguments import (
     AllowRemote,
+    Block,
     ClassField,
     ConfidenceDtype,
     Debug,
@@ -25,6 +26,7 @@ from hypercaps.arguments import (
     memory_bytes,
     open_both,
     refuse_together,
+    refuse_without,
     set_threads,
 )
 from hypercaps.cli.root import app
@@ -47,8 +49,13 @@ def train(
     class_field: ClassField = None,
     split: Annotated[
         str,
-        typer.Option(metavar="WAY", help="What is drawn: random (pixels) or polygons (each kept whole in one set)."),
+        typer.Option(
+            metavar="WAY",
+            help="What is drawn: random (pixels, as in the paper), or polygons or blocks (of ground), each kept whole "
+            "in one set; blocks leave no leakage.",
+        ),
     ] = "random",
+    block: Block = 16,
     split_file: SplitOption = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same run.")] = 0,
     epochs: Annotated[
@@ -94,10 +101,12 @@ def train(
 
     console = console_out()
     most_memory = memory_bytes(memory)
-    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split"))
-    refuse_together(ctx, "per_class", ("train",))
+    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block"))
     check_kind(split)
     MapFiles(confidence_dtype=confidence_dtype)
+    if split != "blocks":  # there, --train says how much ground trains and --per-class how many pixels of it
+        refuse_together(ctx, "per_class", ("train",))
+        refuse_without(ctx, "block", "--split blocks")
     RunFolder(out, force=force).check()
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     given = open_split(split_file, truth) if split_file else None
@@ -112,6 +121,7 @@ def train(
         val=val,
         per_class=per_class,
         split_by=split,
+        block=block,
         epochs=epochs,
         batch_size=batch_size,
         patch=patch,
