@@ -311,13 +311,24 @@ def scores_of_all(network: nn.Module, store: PatchStore, batch_size: int) -> Ten
 def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
     """Fit a network that solves itself at once (it has ``solve``): a history of one epoch, with its loss."""
     started = time.perf_counter()
-    patches, targets = examples.store.gather(examples.train), examples.targets[examples.train]
-    network.solve(patches, targets)  # type: ignore[operator]  # torch types every attribute as a module
+    store, targets = examples.store, examples.targets
+    features_of: Callable[[Tensor], Tensor] = network.features  # type: ignore[assignment]  # torch: always a module
+
+    def known(which: Tensor) -> tuple[Tensor, Tensor]:
+        # In small steps: whole patches of all training pixels may be far larger than what is looked at.
+        parts = [features_of(store.gather(some)) for some in torch.split(which, INFERENCE_BATCH)]
+        return torch.cat(parts), targets[which]
+
+    network.solve(*known(examples.train), *known(examples.val))  # type: ignore[operator]
     seconds = time.perf_counter() - started
     with torch.inference_mode():
-        loss = float(loss_of(network(patches), targets))
+        losses = [
+            len(some) * float(loss_of(network(store.gather(some)), targets[some]))
+            for some in torch.split(examples.train, INFERENCE_BATCH)
+        ]
     n_val = len(examples.val)
     val_oa = 100.0 * _count_right(network, examples, examples.val, INFERENCE_BATCH) / n_val if n_val else None
+    loss = sum(losses) / len(examples.train)
     return History((EpochRecord(1, loss, val_oa, seconds),), 1, seconds, interrupted=False)
 
 
