@@ -16,8 +16,8 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
-    "models", "patches", "training", "parallel", "checks", "modelfile", "mapping", "classifier", "cluster", "describe",
-    "plots", "maps", "run", "study", "terminal", "messages", "arguments", "cli",
+    "models", "patches", "training", "flow", "selftraining", "parallel", "checks", "modelfile", "mapping", "classifier",
+    "cluster", "describe", "plots", "maps", "run", "study", "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -28,6 +28,7 @@ HOMES = {
         "models",
         "patches",
         "training",
+        "selftraining",
         "parallel",
         "modelfile",
         "mapping",
@@ -43,7 +44,7 @@ HOMES = {
     "dask": {"cluster"},
     "distributed": {"cluster"},
     "lightning_fabric": {"parallel"},
-    "scipy": {"splits", "io", "study"},
+    "scipy": {"splits", "io", "flow", "study"},
     "pooch": {"io"},
     "matplotlib": {"plots"},
     "sklearn": {"models", "classifier"},

@@ -27,7 +27,8 @@ def test_it_learns_a_scene_with_a_known_answer(trained: ConvCapsClassifier) -> N
 def test_what_is_learned_ends_in_an_underscore(trained: ConvCapsClassifier) -> None:
     assert trained.classes_.tolist() == [1, 2, 3] == trained.legend_.labels.tolist()
     assert trained.n_features_in_ == 26
-    assert len(trained.history_) == 8 and trained.history_[-1].epoch == 8
+    assert [record.epoch for record in trained.history_] == list(range(1, 15))
+    assert [record.stage for record in trained.history_] == [1] * 8 + [2] * 6
     assert trained.scores_.n_test == trained.split_.test.size
     assert trained.history_.records[-1].loss < trained.history_.records[0].loss
 
@@ -76,7 +77,7 @@ def test_saved_and_loaded_it_predicts_the_same(
 ) -> None:
     trained.save(tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors")
-    assert loaded.get_params() == trained.get_params() | {"patch": 7, "recipe": "paper"}  # what None stood for
+    assert loaded.get_params() == trained.get_params() | {"patch": 7, "recipe": "best"}  # what None stood for
     np.testing.assert_array_equal(loaded.predict_proba(made[0]), trained.predict_proba(made[0]))
 
 
@@ -132,12 +133,12 @@ def test_masked_pixels_neither_train_nor_test(made: tuple[Scene, Labels]) -> Non
 
 def test_without_validation_pixels_the_last_epoch_is_kept(made: tuple[Scene, Labels]) -> None:
     scene, labels = made
-    fitted = ConvCapsClassifier(val=0, epochs=3).fit(scene, labels)
+    fitted = ConvCapsClassifier(val=0, epochs=3, recipe="paper").fit(scene, labels)
     assert fitted.split_.val.size == 0 and fitted.history_.best_epoch == 3
     assert [record.val_oa for record in fitted.history_] == [None] * 3
     drawn = fitted.split_
     given = Split.from_indices(labels, drawn.train, [], drawn.test)
-    assert ConvCapsClassifier(epochs=1).fit(scene, labels, given).history_.best_epoch == 1
+    assert ConvCapsClassifier(epochs=1).fit(scene, labels, given).history_.best_epoch == 2  # of two stages
 
 
 def test_numpys_numbers_are_numbers(made: tuple[Scene, Labels], tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_file_says_what_it_is(saved: Path) -> None:
         metadata = file.metadata()
     about = json.loads(metadata["hypercaps-model"])["description"]
     assert about["method"] == "convcapsnet" and about["patch"] == 7 and about["bands"] == 26
-    assert about["recipe"]["name"] == "paper" and about["recipe"]["learning_rate"] == 0.01
+    assert about["recipe"]["name"] == "best" and about["recipe"]["learning_rate"] == 0.01
     assert about["split"]["kind"] == "share" and about["split"]["train"] == 0.4
     assert {"hypercaps", "torch", "numpy", "python"} <= set(about["versions"])
     assert [c["label"] for c in about["classes"]] == [1, 2, 3]

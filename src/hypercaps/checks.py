@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from hypercaps.errors import DataWarning, LabelsError, ModelError, SceneError, SplitError
-from hypercaps.models.registry import Method
+from hypercaps.flow import MOST_PIXELS, bytes_to_flow
+from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe
 from hypercaps.scene import Labels, Legend, Scene
 from hypercaps.splits import Split
 from hypercaps.training import available_memory, bytes_to_train
@@ -56,6 +57,7 @@ def whole_number(name: str, value: Any, least: int) -> int:
 
 def check_memory(
     method: Method,
+    recipe: Recipe | SolvedRecipe,
     scene: Scene,
     classes: int,
     patch: int,
@@ -69,8 +71,16 @@ def check_memory(
     examples = split.train.size + split.val.size
     if method.semi_supervised is not None:
         examples += MOST_UNLABELLED
+    other = "take another method"
+    around = 0  # pixels that get a label from the flow
+    if isinstance(recipe, SelfTraining):
+        around = min(scene.rows * scene.cols, MOST_PIXELS)
+        other = "take the recipe paper"
+    examples += around
     spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
     needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
+    if around:
+        needed += spectra + bytes_to_flow(around, classes)  # the spectra with noise
     if training:
         # Each device has the weights and its part of a batch; they all map the same spectra.
         shape, batch = (patch, patch, scene.bands), -(-min(training["batch_size"], split.train.size) // devices)
@@ -80,7 +90,7 @@ def check_memory(
     if needed > available:
         raise ModelError(
             f"{method.name} needs about {needed / 1e9:.1f} GB to train on scene {scene.name!r} and "
-            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or take another method"
+            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or {other}"
         )
 
 

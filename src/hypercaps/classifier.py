@@ -13,7 +13,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from hypercaps import splits
+from hypercaps import flow, splits
 from hypercaps.checks import (
     MOST_UNLABELLED,
     check_kinds,
@@ -27,11 +27,12 @@ from hypercaps.errors import LabelsError, ModelError, SplitError
 from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
 from hypercaps.metrics import Scores, score
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
-from hypercaps.models.registry import Method, Recipe, SolvedRecipe, get_method
+from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe, get_method
 from hypercaps.parallel.processes import check_devices, train_in_processes
 from hypercaps.parallel.worker import Job
-from hypercaps.patches import PatchStore, draw_valid_pixels
+from hypercaps.patches import PatchStore, draw_valid_pixels, valid_pixels
 from hypercaps.scene import Labels, Legend, Scene, Window
+from hypercaps.selftraining import Ground, train_twice
 from hypercaps.splits import Split
 from hypercaps.training import (
     Examples,
@@ -41,7 +42,7 @@ from hypercaps.training import (
     threads_in_use,
     train,
 )
-from hypercaps.whitening import PREPROCESSINGS
+from hypercaps.whitening import PREPROCESSINGS, PCAWhitening
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
@@ -54,7 +55,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     split_by : "random" draws pixels, "polygons" keeps each polygon whole in one of the three sets, "blocks" each
         square of ``block`` x ``block`` pixels, with a guard band between, so that nothing leaks
     block : side of the blocks in pixels
-    epochs, batch_size : None for the recipe's
+    epochs, batch_size : None for the recipe's; ``best`` trains twice, and the epochs are those of the first time
     patch : side of the patch around a pixel, odd; None for the method's
     seed : of the split, the initial weights and the order of training
     method, recipe : a registered method and one of the ways to train it, None for the method's own
@@ -141,11 +142,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             )
         device = Device(self.device, self.precision)
         structure = {**(recipe.structure or {}), **(self.structure or {})}
-        training = self._training(method, recipe, int((labels.array > 0).sum()))
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
         check_split(split, labels)
+        training = self._training(method, recipe, int((labels.array > 0).sum()), split.train.size)
         pixels = np.concatenate([split.train, split.val])
-        check_memory(method, scene, len(legend), patch, structure, split, training, devices)
+        check_memory(method, recipe, scene, len(legend), patch, structure, split, training, devices)
         sizes: dict[str, Any] = {"bands": scene.bands, "classes": len(legend), "patch": patch, "structure": structure}
         network = method.network(**sizes, seed=seed)
 
@@ -153,8 +154,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         unlabelled = np.empty(0, dtype=np.int64)
         if method.semi_supervised is not None:
             unlabelled = draw_valid_pixels(scene, without=pixels, most=MOST_UNLABELLED, seed=seed)
+        elif isinstance(recipe, SelfTraining):
+            unlabelled = valid_pixels(scene, without=pixels, within=flow.region(scene.shape[:2], split.train))
+        everywhere = np.concatenate([pixels, unlabelled])
         examples = Examples(
-            store=PatchStore(scene, preprocessing, np.concatenate([pixels, unlabelled]), patch),
+            store=PatchStore(scene, preprocessing, everywhere, patch),
             targets=torch.from_numpy(np.searchsorted(legend.labels, labels.array.ravel()[pixels])),
             train=torch.arange(split.train.size),
             val=torch.arange(split.train.size, pixels.size),
@@ -163,6 +167,22 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if isinstance(recipe, SolvedRecipe):
             history = solve(network, method.loss, examples)
             structure |= network.found  # type: ignore[arg-type]  # torch types every attribute as a module
+        elif isinstance(recipe, SelfTraining):
+            assert isinstance(preprocessing, PCAWhitening)
+            stages = recipe.stages(split.train.size, unlabelled.size, training["epochs"])
+            training["second_epochs"], training["extra"] = stages.second, stages.extra
+            network, history = train_twice(
+                lambda seed: method.network(**sizes, seed=seed),
+                method.loss,
+                examples,
+                Ground(everywhere, scene.cols, preprocessing),
+                recipe,
+                stages,
+                batch_size=training["batch_size"],
+                seed=seed,
+                device=device,
+                on_progress=on_progress,
+            )
         elif devices > 1:
             threads = max(1, threads_in_use() // devices)
             steps = training["epochs"], training["batch_size"]
@@ -208,7 +228,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     def _patch(self) -> int:
         return get_method(self.method).patch if self.patch is None else whole_number("patch", self.patch, 1)
 
-    def _training(self, method: Method, recipe: Recipe | SolvedRecipe, labelled: int) -> dict[str, Any]:
+    def _training(self, method: Method, recipe: Recipe | SolvedRecipe, labelled: int, trained: int) -> dict[str, Any]:
         """Epochs, batch and learning rate: the recipe's, or what was asked for in their place."""
         if isinstance(recipe, SolvedRecipe):
             for name in ("epochs", "batch_size"):
@@ -218,7 +238,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                     )
             return {}
         return {
-            "epochs": recipe.epochs if self.epochs is None else whole_number("epochs", self.epochs, 1),
+            "epochs": recipe.epochs_for(trained) if self.epochs is None else whole_number("epochs", self.epochs, 1),
             "batch_size": recipe.batch_size(labelled)
             if self.batch_size is None
             else whole_number("batch_size", self.batch_size, 1),

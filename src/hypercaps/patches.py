@@ -78,14 +78,30 @@ def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
 
 def draw_valid_pixels(scene: Scene, *, without: npt.NDArray[np.int64], most: int, seed: int) -> npt.NDArray[np.int64]:
     """Up to ``most`` valid pixels of the scene at random, none of ``without``, as flat indices, ascending."""
-    free = np.zeros(scene.shape[:2], dtype=bool)
-    for window in tile_windows(scene.whole, 256):
-        free[window.rows, window.cols] = scene.read(window.rows, window.cols).valid
-    free.ravel()[without] = False
-    pixels = np.flatnonzero(free)
+    pixels = valid_pixels(scene, without=without)
     if pixels.size <= most:
         return pixels
     return np.sort(np.random.default_rng(seed).choice(pixels, most, replace=False))
+
+
+def valid_pixels(
+    scene: Scene, *, without: npt.NDArray[np.int64], within: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.int64]:
+    """Valid pixels of the scene, or of what is marked in ``within`` (rows, columns), as flat indices, ascending."""
+    free = np.zeros(scene.shape[:2], dtype=bool)
+    for window in tile_windows(scene.whole, 256):
+        wanted = True if within is None else within[window.rows, window.cols]
+        if np.any(wanted):
+            free[window.rows, window.cols] = scene.read(window.rows, window.cols).valid & wanted
+    free.ravel()[without] = False
+    return np.flatnonzero(free)
+
+
+def symmetries(patch: int) -> Tensor:
+    """The eight turns and reflections of a patch, as the order in which its places are read: (8, D*D), itself first."""
+    places = torch.arange(patch * patch).view(patch, patch)
+    turned = [torch.rot90(places, turns) for turns in range(4)]
+    return torch.stack([way.flatten() for square in turned for way in (square, square.flip(0))])
 
 
 class PatchStore:
@@ -138,9 +154,32 @@ class PatchStore:
         """Every pixel that any of the patches touches, once: (S, C)"""
         return self._spectra
 
-    def places(self, which: Tensor) -> Tensor:
-        """Where the pixels of patches number ``which`` (B,) are among the spectra: (B, D*D) int32"""
-        return self._places.index_select(0, which)
+    def places(self, which: Tensor, order: Tensor | None = None) -> Tensor:
+        """Where the pixels of patches number ``which`` (B,) are among the spectra: (B, D*D) int32
+
+        With ``order`` (B, D*D), rows of :func:`symmetries`, each patch is turned or reflected.
+        """
+        places = self._places.index_select(0, which)
+        return places if order is None else places.gather(1, order)
+
+    def centres(self) -> Tensor:
+        """Where the pixel in the middle of each patch is among the spectra: (N,) int32"""
+        return self._places[:, self.patch * self.patch // 2]
+
+    def with_noise(self, which: Tensor, sigma: float, rng: np.random.Generator) -> PatchStore:
+        """The same store, with noise on all that patches number ``which`` touch.
+
+        It is drawn by numpy: one stream whatever the threads. Other spectra are left as they are, so that few patches
+        of a large scene cost little.
+        """
+        touched = torch.zeros(len(self._spectra), dtype=torch.bool, device=self._spectra.device)
+        touched[self._places.index_select(0, which).flatten()] = True
+        at = touched.nonzero().flatten()
+        drawn = rng.standard_normal((len(at), self._spectra.shape[1]), dtype=np.float32)
+        drawn *= np.float32(sigma)
+        noisy = copy.copy(self)
+        noisy._spectra = self._spectra.index_add(0, at, torch.from_numpy(drawn).to(self._spectra.device))
+        return noisy
 
     def to(self, device: str) -> PatchStore:
         """The same store on another device."""
@@ -148,9 +187,9 @@ class PatchStore:
         moved._spectra, moved._places = self._spectra.to(device), self._places.to(device)
         return moved
 
-    def gather(self, which: Tensor) -> Tensor:
-        """Patches number ``which`` (B,) -> (B, D, D, C)"""
-        places = self.places(which).flatten()
+    def gather(self, which: Tensor, order: Tensor | None = None) -> Tensor:
+        """Patches number ``which`` (B,) -> (B, D, D, C), turned as for ``places``"""
+        places = self.places(which, order).flatten()
         return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, self._spectra.shape[1])
 
 

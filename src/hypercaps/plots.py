@@ -139,7 +139,10 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
         right.set(xlabel="epoch", ylabel="validation accuracy [%]")
     else:
         right.text(0.5, 0.5, "no validation pixels", ha="center", va="center", transform=right.transAxes)
+    second = next((record.epoch for record in records if record.stage == 2), None)
     for ax in (left, right):
+        if second is not None:
+            ax.axvspan(second - 0.5, epochs[-1] + 0.5, color="0.94", zorder=0, label="second stage")
         ax.axvline(best_epoch, color="0.4", linestyle=":", label=f"kept: epoch {best_epoch}")
         ax.grid(alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)

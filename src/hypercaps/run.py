@@ -71,7 +71,7 @@ def train_run(
         metrics = run_metrics(classifier)
         history, drawn = classifier.history_, classifier.split_
         classifier.save(staging / "model.safetensors")
-        write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds"), history.records)
+        write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds", "stage"), history.records)
         write_npz(staging / "split.npz", train=drawn.train, val=drawn.val, test=drawn.test)
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
         mapped = False

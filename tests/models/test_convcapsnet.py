@@ -73,7 +73,7 @@ def test_weights_follow_the_seed_and_torchs_own_generator_is_left_alone() -> Non
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(ModelError, match="did you mean convcapsnet"):
         get_method("convcapsnett")
-    with pytest.raises(ModelError, match="it has paper"):
+    with pytest.raises(ModelError, match="it has best, paper"):
         get_method("convcapsnet").recipe("papr")
     with pytest.raises(ModelError, match="routing"):
         get_method("convcapsnet").network(30, 3, patch=7, structure={"routing": 4})

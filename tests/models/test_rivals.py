@@ -18,7 +18,7 @@ from hypercaps.models.convcapsnet import ConvCapsNet
 from hypercaps.models.mlp import MLP
 from hypercaps.models.registry import METHODS, count_parameters, get_method
 from hypercaps.models.se_cnn2d import SemiCNN
-from hypercaps.models.svm import RBFSVM
+from hypercaps.models.svm import RBFSVM, WindowSVM
 from hypercaps.patches import PatchStore, draw_valid_pixels
 
 
@@ -41,10 +41,11 @@ class TestRecipes:
         assert (recipe.epochs, recipe.optimizer, recipe.learning_rate) == (epochs, optimizer, learning_rate)
         assert method.patch == patch
 
-    def test_a_tuned_recipe_is_the_default_where_there_is_one(self) -> None:
+    def test_the_best_recipe_is_the_default(self) -> None:
         for method in METHODS.values():
-            assert "paper" in method.recipes
-            assert method.recipe().name == ("tuned" if "tuned" in method.recipes else "paper")
+            order = [name for name in ("best", "tuned", "paper") if name in method.recipes]
+            assert method.recipe().name == order[0] and set(order) == set(method.recipes)
+            assert "paper" in method.recipes or method.name == "rbf-svm-window"  # which is not the paper's
 
 
 class TestMLP:
@@ -198,7 +199,7 @@ class TestSVM:
     def test_it_decides_as_scikit_learn_does(self, classes: int) -> None:
         patches, targets = self.data(classes)
         machine = RBFSVM(9, classes, gamma=0.05)
-        machine.solve(patches, targets)
+        machine.solve(machine.features(patches), targets, patches.flatten(1)[:0], targets[:0])
         unseen = torch.randn(400, 1, 1, 9, generator=torch.Generator().manual_seed(1))
         theirs = SVC(C=100, gamma=0.05, break_ties=classes > 2).fit(patches.flatten(1).numpy(), targets.numpy())
         scores = machine(unseen)
@@ -209,6 +210,41 @@ class TestSVM:
     def test_the_papers_settings(self) -> None:
         machine = get_method("rbf-svm").network(9, 3)
         assert (machine.gamma, machine.cost) == (0.005, 100)
+
+    def test_on_windows_it_decides_as_scikit_learn_does_on_their_means(self) -> None:
+        spectra, targets = self.data(3)
+        patches = spectra + torch.randn(150, 5, 5, 9, generator=torch.Generator().manual_seed(2))
+        machine = WindowSVM(9, 3, patch=5, gamma=0.05, cost=10.0)
+        machine.solve(machine.features(patches), targets, torch.zeros(0, 9).double(), targets[:0])
+        means = patches.double().numpy().mean(axis=(1, 2))
+        theirs = SVC(C=10, gamma=0.05, break_ties=True).fit(means, targets.numpy())
+        np.testing.assert_array_equal(machine(patches).argmax(dim=1).numpy(), theirs.predict(means))
+
+    def test_on_windows_its_settings_are_the_best_by_validation_and_are_kept(self) -> None:
+        spectra, targets = self.data(3)
+        noise = torch.randn(150, 9, generator=torch.Generator().manual_seed(4))
+        spectra = spectra + 2 * noise.view(-1, 1, 1, 9)  # so hard that settings matter
+        means = spectra.flatten(1).double()
+        train, val = slice(0, 100), slice(100, 150)
+        machine = WindowSVM(9, 3, patch=3)
+        machine.solve(means[train], targets[train], means[val], targets[val])
+        shares = {}
+        for gamma, cost in WindowSVM.CHOICES:
+            theirs = SVC(C=cost, gamma=gamma, break_ties=True).fit(means[train].numpy(), targets[train].numpy())
+            shares[gamma, cost] = theirs.score(means[val].numpy(), targets[val].numpy())
+        assert len(set(shares.values())) > 1 and shares[machine.gamma, machine.cost] == max(shares.values())
+        assert machine.found["gamma"] == machine.gamma and machine.found["cost"] == machine.cost
+        again = WindowSVM(9, 3, patch=3, **machine.found)
+        again.load_state_dict(machine.state_dict())
+        patches = spectra.expand(150, 3, 3, 9)
+        assert torch.equal(again(patches), machine(patches))
+        assert (machine(patches).argmax(1) == targets)[val].double().mean().item() == max(shares.values())
+
+    def test_without_validation_pixels_the_first_settings_are_taken(self) -> None:
+        spectra, targets = self.data(3)
+        machine = WindowSVM(9, 3)
+        machine.solve(spectra.flatten(1).double(), targets, torch.zeros(0, 9).double(), targets[:0])
+        assert (machine.gamma, machine.cost) == WindowSVM.CHOICES[0]
 
     def test_epochs_mean_nothing_to_it_and_are_refused(self, made: tuple[Scene, Labels]) -> None:
         for name in ("epochs", "batch_size"):

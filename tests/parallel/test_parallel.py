@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-from conftest import QUICK, make_cube
+from conftest import QUICK as ANY_RECIPE
+from conftest import make_cube
 from hypercaps import ConvCapsClassifier, Labels, Scene
 from hypercaps.cli import app
 from hypercaps.devices import Device
@@ -34,6 +35,8 @@ from hypercaps.parallel.worker import Ended, Failed, Job, read_examples, write_e
 from hypercaps.patches import PatchStore
 from hypercaps.training import Examples, Progress
 from hypercaps.whitening import PCAWhitening
+
+QUICK = ANY_RECIPE | {"recipe": "paper"}  # one that can be shared
 
 # --- how a step is shared: no processes are needed to see it
 
@@ -110,6 +113,7 @@ def test_examples_come_back_as_they_were(made: tuple[Scene, Labels], tmp_path: P
     ("options", "words"),
     [
         ({"method": "rbf-svm"}, "solved at once and can't be shared by 2 devices"),
+        ({"recipe": "best"}, "recipe best trains two networks"),
         ({"method": "se-2d-cnn"}, "normalises over whole batches"),
         ({"device": "mps"}, "on cpu or cuda, not on 'mps'"),
         ({"device": "cuda:1"}, "on cpu or cuda, not on 'cuda:1'"),
@@ -123,7 +127,7 @@ def test_what_cant_be_shared_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(ModelError, match=re.escape(words)):
-        ConvCapsClassifier(**{"devices": 2} | options).fit(*made)
+        ConvCapsClassifier(**{"devices": 2, "recipe": "paper"} | options).fit(*made)
 
 
 def test_every_method_that_is_not_refused_treats_pixels_one_by_one() -> None:
@@ -136,13 +140,13 @@ def test_every_method_that_is_not_refused_treats_pixels_one_by_one() -> None:
 def test_a_missing_package_is_named(made: tuple[Scene, Labels], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightning_fabric", None)
     with pytest.raises(ModelError, match=r"pip install 'hypercaps\[cluster\]'"):
-        ConvCapsClassifier(devices=2).fit(*made)
+        ConvCapsClassifier(devices=2, recipe="paper").fit(*made)
 
 
 def test_torchrun_is_not_needed(made: tuple[Scene, Labels], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     with pytest.raises(ModelError, match="run it without torchrun"):
-        ConvCapsClassifier(devices=2).fit(*made)
+        ConvCapsClassifier(devices=2, recipe="paper").fit(*made)
 
 
 def test_a_script_without_a_guard_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +158,7 @@ def test_a_script_without_a_guard_gets_a_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     monkeypatch.setattr(os, "_exit", leave)
     with pytest.raises(SystemExit) as left:
-        ConvCapsClassifier(devices=2).fit(*map(_scene_and_labels, (0, 1)))
+        ConvCapsClassifier(devices=2, recipe="paper").fit(*map(_scene_and_labels, (0, 1)))
 
     class Process:
         exitcode = left.value.code
@@ -264,6 +268,7 @@ def test_ctrl_c_keeps_the_best_model_so_far(tmp_path: Path) -> None:
     np.save(tmp_path / "cube.npy", cube)
     np.save(tmp_path / "gt.npy", labels)
     command = [sys.executable, "-m", "hypercaps", "train", "cube.npy", "gt.npy", "--out", "out", "--epochs", "100000"]
+    command += ["--recipe", "paper"]
     running = subprocess.Popen(
         [*command, "--batch-size", "16", "--devices", "2"],
         cwd=tmp_path,
@@ -327,7 +332,16 @@ def test_the_command_line_refuses_in_a_sentence(tmp_path: Path) -> None:
     cube, labels = make_cube()
     np.save(tmp_path / "cube.npy", cube)
     np.save(tmp_path / "gt.npy", labels)
-    job = ["train", str(tmp_path / "cube.npy"), str(tmp_path / "gt.npy"), "--out", str(tmp_path / "out"), "--devices"]
+    job = [
+        "train",
+        str(tmp_path / "cube.npy"),
+        str(tmp_path / "gt.npy"),
+        "--out",
+        str(tmp_path / "out"),
+        "--recipe",
+        "paper",
+        "--devices",
+    ]
     refused = CliRunner().invoke(app, [*job, "2", "--method", "rbf-svm"])
     assert refused.exit_code == 2 and "can't be shared by 2 devices" in " ".join(refused.output.split())
     assert CliRunner().invoke(app, [*job, "0"]).exit_code == 2 and not (tmp_path / "out").exists()

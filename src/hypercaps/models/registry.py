@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,7 +20,7 @@ from hypercaps.models.cnn3d import CNN3D
 from hypercaps.models.convcapsnet import ConvCapsNet
 from hypercaps.models.mlp import MLP
 from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
-from hypercaps.models.svm import RBFSVM, error_share
+from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
 
 LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
 _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -42,6 +42,10 @@ class Recipe:
     structure: Mapping[str, Any] | None = None  # sizes and starting weights that belong to the recipe
     also: str = ""  # what the structure means, in words
 
+    def epochs_for(self, training_pixels: int) -> int:
+        """Epochs, if the user wishes no other number."""
+        return self.epochs
+
     def batch_size(self, labelled: int) -> int:
         return self.batch_small if labelled < LARGE_SCENE else self.batch_large
 
@@ -54,6 +58,43 @@ class Recipe:
             batches += f" or {self.batch_large}"
         also = f", {self.also}" if self.also else ""
         return f"{self.optimizer} {self.learning_rate:g}, {self.epochs} epochs, batch {batches}{also}"
+
+
+class Stages(NamedTuple):
+    """How long the two stages of self-training are."""
+
+    first: int  # epochs over the training pixels
+    second: int  # epochs over these and the extra ones; 0: there are none to be had
+    extra: int  # pixels drawn in each of the second's epochs
+
+
+@dataclass(frozen=True)
+class SelfTraining(Recipe):
+    """Two networks one after the other, of which the first labels the scene for the second.
+
+    ``epochs`` is the most of the first: many training pixels need fewer.
+    """
+
+    least_epochs: int = 8
+    looked_at: int = 30_000  # training pixels that the first network sees, epochs times pixels, where that lies between
+    noise: float = 0.7  # standard deviation, of whitened components
+
+    def epochs_for(self, training_pixels: int) -> int:
+        return min(max(round(self.looked_at / training_pixels), self.least_epochs), self.epochs)
+
+    def stages(self, training_pixels: int, unlabelled: int, epochs: int) -> Stages:
+        """For so many pixels; ``epochs`` are those of the first stage, and the second's follow from them."""
+        extra = min(max(training_pixels, 1000), unlabelled)
+        # Half as much work again as the first stage, and never so little that the learning rate can't rise and fall.
+        second = max(round(1.5 * epochs * training_pixels / (training_pixels + extra)), min(6, epochs))
+        return Stages(epochs, second if extra else 0, extra)
+
+    def describe(self) -> str:
+        return (
+            f"{self.optimizer}, one cycle up to {self.learning_rate:g}, {self.least_epochs} to {self.epochs} epochs, "
+            f"batch {self.batch_small}, patches turned, noise {self.noise:g}; then again with labels that flowed along "
+            "the scene"
+        )
 
 
 @dataclass(frozen=True)
@@ -94,8 +135,8 @@ class Method:
 
     @property
     def default_recipe(self) -> str:
-        """The paper's own, unless that does not train."""
-        return "tuned" if "tuned" in self.recipes else "paper"
+        """The best that is known; the paper's own, unless there is one or that does not train."""
+        return next(name for name in ("best", "tuned", "paper") if name in self.recipes)
 
     def recipe(self, name: str | None = None) -> Recipe | SolvedRecipe:
         try:
@@ -171,7 +212,7 @@ METHODS: dict[str, Method] = {
             looks_at="patches of whitened components",
             build=ConvCapsNet,
             loss=margin_loss,
-            recipes=_recipes(Recipe("paper", 50, 0.01)),
+            recipes=_recipes(SelfTraining("best", 40, 0.01, batch_large=64), Recipe("paper", 50, 0.01)),
         ),
         Method(
             name="rbf-svm",
@@ -181,6 +222,15 @@ METHODS: dict[str, Method] = {
             loss=error_share,
             recipes=_recipes(SolvedRecipe("paper", "gamma 0.005, C 100")),
             patch=1,
+            preprocessing="standardising",
+        ),
+        Method(
+            name="rbf-svm-window",
+            title="RBF-SVM on windows",
+            looks_at="mean spectra of windows",
+            build=WindowSVM,
+            loss=error_share,
+            recipes=_recipes(SolvedRecipe("tuned", "gamma 0.0005 to 0.005 and C 10 or 100, chosen by validation")),
             preprocessing="standardising",
         ),
         Method(

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from hypercaps.errors import Interrupted, ModelError, OutputError, TrainingError
-from hypercaps.models.registry import Method, Recipe, SolvedRecipe
+from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe
 from hypercaps.parallel.worker import WEIGHTS, Ended, Failed, Job, work, write_examples
 from hypercaps.training import Examples, History, Progress
 
@@ -42,6 +42,11 @@ def check_devices(devices: int, method: Method, recipe: Recipe | SolvedRecipe, d
         os._exit(_RUN_AGAIN)  # the parent says it in a sentence
     if isinstance(recipe, SolvedRecipe):
         raise ModelError(f"{method.name} is solved at once and can't be shared by {devices} devices: take one")
+    if isinstance(recipe, SelfTraining):
+        raise ModelError(
+            f"recipe {recipe.name} trains two networks, one by what the other says of the scene, and can't be shared "
+            f"by {devices} devices: take recipe paper, or one device"
+        )
     if method.semi_supervised is not None:
         raise ModelError(
             f"{method.name} normalises over whole batches, unlabelled pixels included, and can't be shared by "

@@ -227,7 +227,7 @@ def _curve(column: Column) -> list[float]:
     curve = [math.nan if oa is None else oa for _, oa in history]
     known = sum(not math.isnan(oa) for oa in curve)
     # A method that is solved at once has one point, and nothing to converge.
-    return curve if known and column.records[0].get("recipe_epochs") else []
+    return curve if known and (len(curve) > 1 or column.records[0].get("recipe_epochs")) else []
 
 
 def _paper_notes(groups: Groups) -> Iterator[Block]:

@@ -175,7 +175,8 @@ def blank_record(setting: Setting) -> Record:
         "train_share": setting.train_share,
         "seed": setting.seed,
         **dict.fromkeys(FIGURES),
-        "recipe_epochs": recipe.epochs if isinstance(recipe, Recipe) else None,
+        # One that follows the number of training pixels is no one number.
+        "recipe_epochs": recipe.epochs if type(recipe) is Recipe else None,
         "changed": {"epochs": plan.epochs, "batch_size": plan.batch_size, "structure": dict(plan.structure)},
         "val_share": setting.val_share,
         "machine": machine(),
