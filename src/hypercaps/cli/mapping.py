@@ -12,12 +12,14 @@ from hypercaps.arguments import (
     AllowRemote,
     ClusterOption,
     ConfidenceDtype,
+    Coverage,
     Debug,
     DeviceOption,
     Mask,
     Memory,
     ModelArg,
     Precision,
+    Reject,
     Resample,
     SceneArg,
     Threads,
@@ -47,6 +49,8 @@ def map_(
     probabilities: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
     ] = None,
+    coverage: Coverage = None,
+    reject: Reject = None,
     mask: Mask = None,
     memory: Memory = "1GB",
     resume: Annotated[
@@ -65,13 +69,14 @@ def map_(
     """Map every pixel of a scene with a trained model.
 
     The map is a Cloud Optimized GeoTIFF with the scene's place on earth; class names and colours are in FILE.aux.xml
-    and in a style for QGIS beside it. Finished windows are kept in FILE.partial until the map is whole.
+    and in a style for QGIS beside it; --coverage writes FILE_sets.tif. Finished windows are kept in FILE.partial until
+    the map is whole.
     """
     from hypercaps import terminal
     from hypercaps.classifier import load_model
     from hypercaps.io.open import open_mask, open_scene
     from hypercaps.io.write import check_output, file_sha256
-    from hypercaps.maps import MapFiles, make_map
+    from hypercaps.maps import MapFiles, check_calibrated, make_map
 
     console = console_out()
     most_memory = memory_bytes(memory)
@@ -83,14 +88,18 @@ def map_(
         probabilities=probabilities,
         picture=out if picture else None,
         confidence_dtype=confidence_dtype,
+        sets=None if coverage is None else out.with_name(f"{out.stem}_sets.tif"),
+        coverage=coverage,
+        reject=reject,
     )
     taken = input_files(model, scene, mask)
     check_output(out, {".tif", ".tiff", ".png"}, inputs=taken)
-    for path in filter(None, (confidence, probabilities)):
+    for path in filter(None, (confidence, probabilities, files.sets)):
         taken += input_files(out)
         check_output(path, {".tif", ".tiff"}, inputs=taken)
         taken += input_files(path)
     classifier = load_model(model, device=device, precision=precision)
+    check_calibrated(classifier.model_, files)
     options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
     cube = open_scene(scene, **options, progress=terminal.download_bar(console))
     cube = with_bands_of(classifier.model_, cube, resample)
@@ -104,7 +113,8 @@ def map_(
 
                 opening = Opening.of(scene, **options)
                 job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
-                mapper = partial(map_windows_on, pool, job, only=only, with_scores=probabilities is not None)
+                with_scores = probabilities is not None
+                mapper = partial(map_windows_on, pool, job, only=only, with_scores=with_scores, coverage=coverage)
             make_map(
                 classifier,
                 cube,

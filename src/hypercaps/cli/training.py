@@ -11,6 +11,7 @@ from hypercaps.arguments import (
     AllowRemote,
     ClassField,
     ConfidenceDtype,
+    Coverage,
     Debug,
     DeviceOption,
     Devices,
@@ -18,6 +19,7 @@ from hypercaps.arguments import (
     Mask,
     Memory,
     Precision,
+    Reject,
     SceneArg,
     SplitOption,
     Threads,
@@ -28,6 +30,7 @@ from hypercaps.arguments import (
     set_threads,
 )
 from hypercaps.cli.root import app
+from hypercaps.errors import OutputError
 from hypercaps.messages import console_out
 
 
@@ -69,6 +72,8 @@ def train(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
     ] = False,
+    coverage: Coverage = None,
+    reject: Reject = None,
     mask: Mask = None,
     memory: Memory = "1GB",
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
@@ -82,14 +87,15 @@ def train(
 ) -> None:
     """Train on a scene and its labels, say how good it is, and map the scene.
 
-    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, and, unless --no-map, map.tif with its
-    names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early and keeps the best
-    model so far.
+    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, reliability.png, and, unless --no-map,
+    map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early
+    and keeps the best model so far.
     """
     from hypercaps import terminal
     from hypercaps.classifier import ConvCapsClassifier
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.runfolder import RunFolder
+    from hypercaps.maps import check_share
     from hypercaps.run import train_run
     from hypercaps.splits import check_kind
 
@@ -98,6 +104,10 @@ def train(
     refuse_together(ctx, "split_file", ("train", "val", "per_class", "split"))
     refuse_together(ctx, "per_class", ("train",))
     check_kind(split)
+    for option, value in (("coverage", coverage), ("reject", reject)):
+        check_share(option, value)
+        if value is not None and not with_map:
+            raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
     RunFolder(out, force=force).check()
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     set_threads(threads)
@@ -128,6 +138,8 @@ def train(
             only=open_mask(mask, cube) if mask else None,
             confidence_dtype=confidence_dtype,
             probabilities=probabilities,
+            coverage=coverage,
+            reject=reject,
             memory=most_memory,
             force=force,
             on_training=bars.training,
