@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 MOST_PIXELS = 20_000  # of validation: more don't make it better
 _LEAST = 1e-12  # scores are kept above this
-_LEAST_FOR_ISOTONIC = 50  # validation pixels, below which only a temperature is learned
+_LEAST_FOR_ISOTONIC = 10  # validation pixels that are wrong, below which only a temperature is learned
 _FOLDS = 5
 _TEMPERATURES = (0.05, 20.0)
 _TABLE = 1000  # longest table of conformity
@@ -130,7 +130,8 @@ def fit_calibration(scores: Scores, truth: Positions) -> Calibration:
     The kind is the one with the lower log loss on pixels that were kept out of its fit, five times a fifth. The sets
     are learned from those probabilities too: with its own pixels, a calibration looks better than it is.
     """
-    kinds = [False, True] if len(scores) >= _LEAST_FOR_ISOTONIC else [False]
+    wrong = int((scores.argmax(axis=1) != truth).sum())
+    kinds = [False, True] if wrong >= _LEAST_FOR_ISOTONIC else [False]
     kept_out = [_kept_out(scores, truth, isotonic) for isotonic in kinds]
     best = int(np.argmin([_log_loss(of_truth) for of_truth in kept_out]))
     found = _fit(scores, truth, kinds[best])
@@ -149,9 +150,13 @@ def _fit(scores: Scores, truth: Positions, isotonic: bool) -> Calibration:
     right = scores.argmax(axis=1) == truth
     # N pixels, all right, don't say that the next one must be: the rule of succession.
     most = (len(right) + 1) / (len(right) + 2)
-    line = IsotonicRegression(y_min=0.0, y_max=most).fit(sure, right)
-    at, share = (np.asarray(a, dtype=np.float64) for a in (line.X_thresholds_, line.y_thresholds_))
-    return Calibration(by_temperature.temperature, len(scores), at, share)
+    fitted = IsotonicRegression(y_min=0.0, y_max=most).fit_transform(sure, right)
+    share, step = np.unique(fitted, return_inverse=True)
+    # Its steps as a line through their middles: on a step, all pixels would seem equally sure.
+    at = np.bincount(step, weights=sure) / np.bincount(step)
+    if at[-1] < 1 and share[-1] < most:
+        at, share = np.append(at, 1.0), np.append(share, most)
+    return Calibration(by_temperature.temperature, len(scores), np.minimum(at, 1.0), share.astype(np.float64))
 
 
 def _fit_temperature(scores: Scores, truth: Positions) -> float:
