@@ -224,7 +224,10 @@ def _calibration(about: dict[str, Any] | None, arrays: dict[str, Tensor]) -> Cal
     if about is None:
         return None
     parts = {part: arrays[_CALIBRATION + part].numpy() for part in ("at", "share", "conformity")}
-    return Calibration(float(about["temperature"]), int(about["pixels"]), **parts)
+    temperature, pixels = about["temperature"], about["pixels"]
+    if not (isinstance(temperature, float) and isinstance(pixels, int)):
+        raise TypeError("its calibration is not one")
+    return Calibration(temperature, pixels, **parts)
 
 
 def _legend_entry(entry: dict[str, Any]) -> LegendEntry:
