@@ -15,9 +15,10 @@ SRC = Path(hypercaps.__file__).parent
 
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
-    "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
-    "models", "patches", "training", "flow", "selftraining", "parallel", "checks", "modelfile", "mapping", "classifier",
-    "cluster", "describe", "plots", "maps", "run", "study", "terminal", "messages", "arguments", "cli",
+    "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "calibration", "io",
+    "whitening", "capsules", "models", "patches", "training", "flow", "selftraining", "parallel", "checks", "modelfile",
+    "mapping", "scoring", "classifier", "cluster", "describe", "plots", "maps", "run", "study", "terminal", "messages",
+    "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -44,10 +45,10 @@ HOMES = {
     "dask": {"cluster"},
     "distributed": {"cluster"},
     "lightning_fabric": {"parallel"},
-    "scipy": {"splits", "io", "flow", "study"},
+    "scipy": {"splits", "calibration", "io", "flow", "study"},
     "pooch": {"io"},
     "matplotlib": {"plots"},
-    "sklearn": {"models", "classifier"},
+    "sklearn": {"calibration", "models", "classifier"},
     "psutil": {"devices", "training"},
     "jinja2": {"study"},
     "typer": {"messages", "arguments", "cli"},

@@ -27,7 +27,7 @@ from hypercaps.cli import app
 
 QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]
 MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "map.png"}
-RUN_FILES = {"model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png"} | MAPS
+RUN_FILES = {"model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png", "reliability.png"} | MAPS
 
 
 def hypercaps(*args: object) -> Result:
@@ -73,6 +73,9 @@ def test_metrics_have_the_promised_keys(run: tuple[Path, Path, Path, Result]) ->
     assert [set(row) for row in metrics["per_class"]] == [{"label", "name", "accuracy", "test"}] * 3
     assert sum(map(sum, metrics["confusion"])) == metrics["n_test"]
     assert 0 <= metrics["leakage"] <= 1
+    assert metrics["calibration"] in ("temperature", "isotonic") and len(metrics["reliability"]["after"]) == 15
+    assert 0 <= metrics["ece_after"] <= 1 and 0 <= metrics["ece_before"] <= 1 and metrics["coverage_90"] > 0.85
+    assert [row["threshold"] for row in metrics["rejection"]] == [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]
     assert (metrics["seed"], metrics["method"], metrics["recipe"]) == (3, "convcapsnet", "best")
     assert metrics["epochs"] == metrics["best_epoch"] == 8 + 6 and metrics["scene"] == "cube"
 
@@ -103,7 +106,7 @@ def test_the_maps_are_rasters_with_colours(run: tuple[Path, Path, Path, Result])
     assert (confidence > 0).all() and (confidence < 1).all()
 
 
-@pytest.mark.parametrize("name", ["map.png", "curves.png"])
+@pytest.mark.parametrize("name", ["map.png", "curves.png", "reliability.png"])
 def test_the_pictures_are_pictures(run: tuple[Path, Path, Path, Result], name: str) -> None:
     from matplotlib.image import imread
 
@@ -255,6 +258,49 @@ def refused(result: Result, *said: str, nothing_at: Path | None = None) -> None:
         assert words in result.stderr, result.stderr
     if nothing_at is not None:
         assert not nothing_at.exists()
+
+
+@pytest.mark.parametrize("option", ["--coverage", "--reject"])
+@pytest.mark.parametrize("value", ["0", "1", "-0.1", "90", "nan"])
+def test_a_share_that_is_none(option: str, value: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    said = (f"{option} is ", "a share between 0 and 1, such as 0.9, is expected")
+    refused(hypercaps("train", *files, "--out", tmp_path / "r", option, value), *said, nothing_at=tmp_path / "r")
+    out = tmp_path / "m.tif"
+    refused(hypercaps("map", tmp_path / "any", files[0], "--out", out, option, value), *said, nothing_at=out)
+
+
+@pytest.mark.parametrize("option", ["--coverage", "--reject"])
+def test_nothing_is_promised_without_calibration(option: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    train = ["train", *files, "--out", tmp_path / "r", "--epochs", 1, "--val", 0, option, 0.9]
+    refused(hypercaps(*train), f"{option} needs validation pixels", "--val 0.1", nothing_at=tmp_path / "r")
+    refused(hypercaps(*train, "--no-map"), f"{option} is about the map", nothing_at=tmp_path / "r")
+    assert hypercaps(*train[:-2], "--no-map").exit_code == 0
+    assert json.loads((tmp_path / "r" / "metrics.json").read_text())["calibration"] is None
+    assert (tmp_path / "r" / "reliability.png").exists()
+    mapping = ["map", tmp_path / "r" / "model.safetensors", files[0], "--out", tmp_path / "m.tif", option, 0.9]
+    refused(hypercaps(*mapping), f"not calibrated and {option} needs that", nothing_at=tmp_path / "m.tif")
+
+
+def test_unsure_pixels_and_sets_of_classes(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, labels, out, _ = run
+    asked = ["--coverage", 0.95, "--reject", 0.99]
+    model = out / "model.safetensors"
+    result = hypercaps("map", model, cube, "--out", tmp_path / "m.tif", "--confidence", tmp_path / "c.tif", *asked)
+    assert result.exit_code == 0 and "m_sets.tif" in result.output
+    with pytest.warns(rasterio.errors.NotGeoreferencedWarning), rasterio.open(tmp_path / "m_sets.tif") as raster:
+        assert raster.read(1).min() >= 1 and raster.nodata == 0 and raster.tags()["HYPERCAPS_COVERAGE"] == "0.95"
+    with (
+        pytest.warns(rasterio.errors.NotGeoreferencedWarning),
+        rasterio.open(tmp_path / "m.tif") as raster,
+        rasterio.open(tmp_path / "c.tif") as confidence,
+    ):
+        np.testing.assert_array_equal(raster.read(1) == 4, confidence.read(1) < np.float32(0.99))
+    taken = hypercaps("map", model, cube, "--out", tmp_path / "m.tif", "--confidence", tmp_path / "m_sets.tif", *asked)
+    refused(taken, "m_sets.tif is asked for twice")
+    again = hypercaps("train", cube, labels, "--out", tmp_path / "r", *QUICK_OPTIONS, "--seed", 3, *asked)
+    assert again.exit_code == 0 and "sets.tif" in again.output
+    for one, two in (("m.tif", "map.tif"), ("m_sets.tif", "sets.tif"), ("c.tif", "confidence.tif")):
+        assert (tmp_path / one).read_bytes() == (tmp_path / "r" / two).read_bytes()
 
 
 def test_a_wrong_path(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from cluster_work import die, double, double_or_work, fail, wait_and_return
 from conftest import make_cube
+from hypercaps.calibration import Calibration
 from hypercaps.cli import app
 from hypercaps.cluster import pool as pool_room
 from hypercaps.cluster import start
@@ -32,7 +33,7 @@ from hypercaps.cluster.maps import MapJob, Opening, _classify, _Part, absolute, 
 from hypercaps.cluster.pool import PER_THREAD, Cluster
 from hypercaps.errors import ClusterError, DataWarning, SceneError
 from hypercaps.io.open import open_scene
-from hypercaps.mapping import ClassMap, map_scene, map_scores
+from hypercaps.mapping import ClassMap, map_scene, map_scores, map_window
 from hypercaps.modelfile import TrainedModel, read_model, write_model
 from hypercaps.models.registry import get_method
 from hypercaps.scene import Legend, Scene, tile_windows
@@ -84,7 +85,9 @@ class Made:
         chosen = get_method(method)
         preprocessing = PREPROCESSINGS[chosen.preprocessing](self.whole)
         network = chosen.network(self.scene.bands, 3, patch=chosen.patch, seed=0).eval()
-        write_model(path, TrainedModel(method, chosen.patch, {}, network, preprocessing, Legend.of([2, 5, 7])))
+        model = TrainedModel(method, chosen.patch, {}, network, preprocessing, Legend.of([2, 5, 7]))
+        calibration = Calibration(0.5, 9, conformity=np.linspace(0.3, 0.5, 9))
+        write_model(path, replace(model, calibration=calibration))
         return path
 
     def job(self, method: str = "convcapsnet") -> tuple[TrainedModel, MapJob]:
@@ -135,9 +138,10 @@ def test_a_map_is_the_same_to_the_bit_as_in_one_process(cluster: Cluster, made: 
         expected_scores = map_scores(model, made.scene)
     windows = list(tile_windows(made.scene.whole, 2 * TILE))
     found_windows = []
-    for mapped in map_windows_on(cluster, job, iter(windows), with_scores=True):
+    for mapped in map_windows_on(cluster, job, iter(windows), with_scores=True, coverage=0.9):
         found_windows.append(mapped.at)
         np.testing.assert_array_equal(mapped.scores, expected_scores[mapped.at.rows, mapped.at.cols])
+        np.testing.assert_array_equal(mapped.sets, map_window(model, made.scene, mapped.at, coverage=0.9).sets)
     assert found_windows == windows
 
 

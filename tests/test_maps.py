@@ -18,8 +18,8 @@ from conftest import make_cube
 from hypercaps import ConvCapsClassifier
 from hypercaps.errors import DataWarning, OutputError, SceneError
 from hypercaps.io.partial import PartialMap
-from hypercaps.maps import MEMORY, MapFiles, make_map, pixels_within
-from hypercaps.scene import Lookup, Pixels, Scene, Window
+from hypercaps.maps import MEMORY, MapFiles, make_map, pixels_within, shown_legend, unsure_label
+from hypercaps.scene import Legend, Lookup, Pixels, Scene, Window
 
 SCENE = replace(
     Scene.from_array(make_cube(rows=70, cols=52)[0], name="made"),
@@ -74,6 +74,74 @@ def test_confidence_in_a_byte(trained: ConvCapsClassifier, tmp_path: Path) -> No
         assert raster.nodata == 255 and raster.dtypes == ("uint8",)
     np.testing.assert_array_equal(stored == 255, ~only)
     np.testing.assert_allclose(stored[only] * scale, expected[only], atol=scale / 2 + 1e-6)
+
+
+def trusting(folder: Path, reject: float) -> MapFiles:
+    return replace(all_files(folder), sets=folder / "s.tif", coverage=0.9, reject=reject)
+
+
+def test_unsure_pixels_and_sets_of_classes(
+    trained: ConvCapsClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch)
+    only = np.ones((70, 52), dtype=bool)
+    only[:20] = False
+    found, likely = trained.map(SCENE), trained.predict_proba(SCENE)
+    reject = float(np.median(found.confidence))
+    make_map(trained, SCENE, trusting(tmp_path, reject), model_sha256="abc", only=only)
+    unsure = only & (found.confidence < reject)
+    assert unsure.any() and trained.model_.calibration is not None
+    with rasterio.open(tmp_path / "m.tif") as raster:
+        expected = np.where(unsure, 4, np.where(only, found.classes, 0))
+        np.testing.assert_array_equal(raster.read(1), expected)
+        assert raster.colormap(1)[4] == (128, 128, 128, 255) and raster.tags(1)["CLASS_4"] == "unsure"
+        assert raster.tags()["HYPERCAPS_REJECT"] == str(reject)
+    assert "<Category>unsure</Category>" in (tmp_path / "m.tif.aux.xml").read_text()
+    assert 'value="4" label="unsure" color="#808080"' in (tmp_path / "m.qml").read_text()
+    with rasterio.open(tmp_path / "s.tif") as raster:
+        sizes = trained.model_.calibration.sets(likely.reshape(-1, 3), 0.9).reshape(70, 52)
+        np.testing.assert_array_equal(raster.read(1), np.where(only, sizes, 0))
+        assert raster.dtypes == ("uint8",) and raster.nodata == 0 and raster.tags()["HYPERCAPS_COVERAGE"] == "0.9"
+    with rasterio.open(tmp_path / "p.tif") as raster:
+        assert raster.count == 3
+
+
+def test_going_on_needs_the_same_promises(
+    trained: ConvCapsClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_map(trained, SCENE, trusting(tmp_path / "whole", 0.9), model_sha256="abc")
+    small_windows(monkeypatch)
+    files = trusting(tmp_path / "parts", 0.9)
+    calls: list[int] = []
+
+    def stop(done: int, total: int) -> None:
+        calls.append(done)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_map(trained, SCENE, files, model_sha256="abc", on_progress=stop)
+    for other in (replace(files, reject=0.8), replace(files, coverage=0.8), replace(files, reject=None)):
+        with pytest.raises(OutputError, match="another model, scene or option"):
+            make_map(trained, SCENE, other, model_sha256="abc", resume=True)
+    make_map(trained, SCENE, files, model_sha256="abc", resume=True)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_the_number_of_unsure_pixels() -> None:
+    assert unsure_label(Legend.of([1, 7])) == 8
+    assert unsure_label(Legend.of([1, 32767])) == 32766
+    assert [entry.label for entry in shown_legend(Legend.of([1, 32767]), 0.5)] == [1, 32766, 32767]
+    assert shown_legend(Legend.of([1, 7]), None) == Legend.of([1, 7])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, 90.0, float("nan")])
+def test_shares_that_are_none(share: float, tmp_path: Path) -> None:
+    for changed in ({"reject": share}, {"coverage": share, "sets": tmp_path / "s.tif"}):
+        with pytest.raises(OutputError, match="a share between 0 and 1"):
+            MapFiles(tmp_path / "m.tif", **changed)  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match="both a file and a coverage"):
+        MapFiles(tmp_path / "m.tif", coverage=0.9)
 
 
 def test_only_what_is_wanted_is_mapped(

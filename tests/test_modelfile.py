@@ -52,6 +52,11 @@ def test_writing_twice_gives_the_same_bytes(trained: ConvCapsClassifier, saved: 
     assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
 
 
+def test_a_file_from_before_calibration_is_read(saved: Path) -> None:
+    old = read_model(altered(saved, lambda meta, about: about.pop("calibration")))
+    assert old.calibration is None and old.describe()["calibration"] is None
+
+
 @pytest.mark.parametrize("keep", [0, 5, 100, 0.5, -1])
 def test_truncated_files_are_refused(saved: Path, keep: float) -> None:
     content = saved.read_bytes()
@@ -123,6 +128,11 @@ def altered(
         lambda meta, about: about["classes"][0].update(name=7),
         lambda meta, about: about["classes"][0].update(color=[0, 999, 0]),
         lambda meta, about: about["classes"][0].update(color="a"),
+        lambda meta, about: about["calibration"].update(temperature=-1.0),
+        lambda meta, about: about["calibration"].update(pixels=float("inf")),
+        lambda meta, about: about["calibration"].update(pixels=10**30),
+        lambda meta, about: about.update(calibration=[1]),
+        lambda meta, about: about["calibration"].pop("pixels"),
     ],
 )
 def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
@@ -140,6 +150,8 @@ def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
         {"whitening.matrix": torch.full((26, 26), float("nan")).double()},
         {"wavelengths": torch.zeros(3).double()},
         {"fwhm": torch.zeros(26)},
+        {"calibration.at": torch.ones(2).double()},
+        {"calibration.conformity": torch.full((3,), 2.0).double()},
         {"network.classcaps.viewpoints": torch.zeros(1, 4, 3, 8, 16).double()},
         {"standardising.scale": torch.zeros(26).double()},  # with the description's word for it, below
     ],

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from hypercaps.plots import colored, curves_picture, map_picture
+from hypercaps.metrics import Trust, rejection_table, reliability
+from hypercaps.plots import colored, curves_picture, map_picture, reliability_picture
 from hypercaps.scene import Labels, Legend
 from hypercaps.training import EpochRecord
 
@@ -39,3 +40,15 @@ def test_curves_of_one_epoch_and_without_validation() -> None:
     assert min(shape_of(curves_picture([EpochRecord(1, 0.5, 50.0, 1.0)], 1))) > 100
     records = [EpochRecord(1, 0.5, None, 1.0), EpochRecord(2, 0.0, None, 1.0)]
     assert min(shape_of(curves_picture(records, 2))) > 100
+
+
+def test_reliability_with_and_without_calibration() -> None:
+    sure, right = np.linspace(0.2, 0.95, 40), np.arange(40) % 3 > 0
+    bare = Trust(reliability(sure, right))
+    assert min(shape_of(reliability_picture(bare.to_json()))) > 100
+    table = rejection_table(sure, right)
+    assert table[-1]["accuracy"] is None  # nothing is that sure
+    calibrated = Trust(bare.before, "isotonic", bare.before, table, 0.9, 1.2)
+    assert min(shape_of(reliability_picture(calibrated.to_json()))) > 100
+    doubtful = Trust(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right), 0.9, 1.2)
+    assert min(shape_of(reliability_picture(doubtful.to_json()))) > 100

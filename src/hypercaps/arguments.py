@@ -77,6 +77,15 @@ Memory = Annotated[
 ConfidenceDtype = Annotated[
     str, typer.Option(metavar="TYPE", help="Of the confidence raster: float32, or uint8 in steps of 0.004.")
 ]
+Coverage = Annotated[
+    float | None,
+    typer.Option(
+        metavar="C", help="Also write how many classes it takes to hold the true one in this share of pixels."
+    ),
+]
+Reject = Annotated[
+    float | None, typer.Option(metavar="P", help="Call pixels below this confidence 'unsure' in the map.")
+]
 Mask = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Map only what lies inside polygons, or where a raster is not 0."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ from hypercaps.checks import (
 from hypercaps.devices import Device
 from hypercaps.errors import LabelsError, ModelError, SplitError
 from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
-from hypercaps.metrics import Scores, score
+from hypercaps.metrics import Scores
 from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
 from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe, get_method
 from hypercaps.parallel.processes import check_devices, train_in_processes
 from hypercaps.parallel.worker import Job
 from hypercaps.patches import PatchStore, draw_valid_pixels, valid_pixels
 from hypercaps.scene import Labels, Legend, Scene, Window
+from hypercaps.scoring import calibrate, compare
 from hypercaps.selftraining import Ground, train_twice
 from hypercaps.splits import Split
 from hypercaps.training import (
@@ -220,6 +222,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             scene=scene.name,
             versions=current_versions(),
         )
+        with self._arithmetic(self.model_):
+            calibration = calibrate(self.model_, scene, labels, split.val)
+        self.model_ = replace(self.model_, calibration=calibration)
         if evaluate:
             self.scores_: Scores = self.evaluate(scene, labels, split)
             self.model_.scores.update(oa=self.scores_.oa, aa=self.scores_.aa, kappa=self.scores_.kappa)
@@ -287,23 +292,32 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             )
         compare_names(labels.legend, model.legend)
         with self._arithmetic(model):
-            found = map_scene(model, scene, only=wanted, on_progress=on_progress)
-        return score(labels.array[wanted], found.classes[wanted], model.legend)
+            return compare(model, scene, labels, wanted, on_progress)
 
     def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
         """(rows, columns) labels as in the ground truth; 0 for invalid pixels."""
         return self.map(scene).classes
 
     def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """(rows, columns, n) confidence in each class, 0 to 1; NaN if invalid.
+        """(rows, columns, n) probability of each class, calibrated on the validation pixels; NaN if invalid.
+
+        Without validation pixels there is no calibration, and these are the ``lengths``.
+        """
+        return self._all_scores(scene, raw=False)
+
+    def lengths(self, scene: Scene) -> npt.NDArray[np.float32]:
+        """(rows, columns, n) what the network itself says of each class, 0 to 1; NaN if invalid.
 
         For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
-        pairs of classes that it won; for the others probabilities.
+        pairs of classes that it won; for the others probabilities as they were trained.
         """
+        return self._all_scores(scene, raw=True)
+
+    def _all_scores(self, scene: Scene, *, raw: bool) -> npt.NDArray[np.float32]:
         check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
-            return map_scores(model, scene)
+            return map_scores(model, scene, raw=raw)
 
     def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
         """Classes and confidence of every pixel, or of those marked in ``only``, e.g. ``labels.array > 0``."""
@@ -313,13 +327,19 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             return map_scene(model, scene, only=only, on_progress=on_progress)
 
     def map_windows(
-        self, scene: Scene, windows: Iterable[Window], *, only: Mask | None = None, with_scores: bool = False
+        self,
+        scene: Scene,
+        windows: Iterable[Window],
+        *,
+        only: Mask | None = None,
+        with_scores: bool = False,
+        coverage: float | None = None,
     ) -> Iterator[MappedWindow]:
         """The same for scenes of any size: window after window, on the grid of ``tiling``."""
         check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
-            yield from map_windows(model, scene, windows, only=only, with_scores=with_scores)
+            yield from map_windows(model, scene, windows, only=only, with_scores=with_scores, coverage=coverage)
 
     def resampled(self, scene: Scene) -> Scene:
         """A scene of another sensor with the model's bands, to predict and evaluate on."""

@@ -45,6 +45,7 @@ class MappedWindow(NamedTuple):
     classes: npt.NDArray[np.int16]  # (h, w) labels of the legend; 0 where there is none
     confidence: npt.NDArray[np.float32]  # (h, w) of the winning class, 0 to 1; NaN there
     scores: npt.NDArray[np.float32] | None  # (h, w, n) in all classes, if they were asked for; NaN there
+    sets: npt.NDArray[np.uint8] | None = None  # (h, w) classes in each conformal set, if asked for; 0 there
 
 
 def map_scene(
@@ -66,10 +67,16 @@ def map_scene(
     return ClassMap(classes, confidence)
 
 
-def map_scores(model: TrainedModel, scene: Scene, *, window: int = WINDOW) -> npt.NDArray[np.float32]:
-    """Confidence in all classes (rows, columns, n), 0 to 1: for capsules their lengths. NaN for invalid pixels."""
+def map_scores(
+    model: TrainedModel, scene: Scene, *, window: int = WINDOW, raw: bool = False
+) -> npt.NDArray[np.float32]:
+    """Confidence in all classes (rows, columns, n), 0 to 1; NaN for invalid pixels.
+
+    Calibrated probabilities, or, if ``raw`` or the model is not calibrated, what the network says: for capsules their
+    lengths.
+    """
     scores = np.full((*scene.shape[:2], len(model.legend)), np.nan, dtype=np.float32)
-    for part in map_windows(model, scene, windows_of(scene, window), with_scores=True):
+    for part in map_windows(model, scene, windows_of(scene, window), with_scores=True, raw=raw):
         scores[part.at.rows, part.at.cols] = part.scores
     count_without_class(scene, np.isnan(scores[:, :, 0]))
     return scores
@@ -87,6 +94,8 @@ def map_windows(
     *,
     only: Mask | None = None,
     with_scores: bool = False,
+    raw: bool = False,
+    coverage: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[MappedWindow]:
     """One window after the other; those that hold nothing of ``only`` (rows, columns) are not read."""
@@ -96,25 +105,45 @@ def map_windows(
     for at in windows:
         mask = None if only is None else only[at.rows, at.cols]
         if mask is None or mask.any():
-            yield map_window(model, scene, at, mask, with_scores=with_scores)
+            yield map_window(model, scene, at, mask, with_scores=with_scores, raw=raw, coverage=coverage)
         done += (at.r1 - at.r0) * (at.c1 - at.c0)
         if on_progress is not None:
             on_progress(done, total)
 
 
 def map_window(
-    model: TrainedModel, scene: Scene, at: Window, mask: Mask | None = None, *, with_scores: bool = False
+    model: TrainedModel,
+    scene: Scene,
+    at: Window,
+    mask: Mask | None = None,
+    *,
+    with_scores: bool = False,
+    raw: bool = False,
+    coverage: float | None = None,
 ) -> MappedWindow:
-    """One window, whose corners lie on the grid of tiles, or what is marked in ``mask`` (h, w) of it."""
+    """One window, whose corners lie on the grid of tiles, or what is marked in ``mask`` (h, w) of it.
+
+    Confidence and scores are calibrated, unless ``raw`` or the model is not; classes are the network's own. With
+    ``coverage``, also how many classes it takes to hold the true one in this share of the pixels.
+    """
     if mask is None:
         mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool)
     scores = classify_window(model, read_with_halo(scene, at, model.patch // 2), mask)  # (h, w, n)
     known = ~np.isnan(scores[:, :, 0])
     classes = np.zeros(mask.shape, dtype=np.int16)
     confidence = np.full(mask.shape, np.nan, dtype=np.float32)
-    classes[known] = model.legend.labels[scores[known].argmax(axis=1)]
-    confidence[known] = scores[known].max(axis=1)
-    return MappedWindow(at, classes, confidence, scores if with_scores else None)
+    found = scores[known]  # (N, n)
+    classes[known] = model.legend.labels[found.argmax(axis=1)]
+    if model.calibration is not None and not raw:
+        found = model.calibration(found)
+        if with_scores:
+            scores[known] = found
+    confidence[known] = found.max(axis=1)
+    sets = None
+    if coverage is not None:
+        sets = np.zeros(mask.shape, dtype=np.uint8)
+        sets[known] = model.calibrated("a set of classes").sets(found, coverage)
+    return MappedWindow(at, classes, confidence, scores if with_scores else None, sets)
 
 
 def check_mask(scene: Scene, only: Mask | None) -> None:
@@ -145,7 +174,7 @@ def report_without_class(scene: Scene, invalid: int, wanted: int) -> None:
 
 def bytes_per_pixel(model: TrainedModel, scene: Scene) -> int:
     """What a pixel of a window takes at the height of the work: as stored, as values, as components, as scores."""
-    return scene.bands * (2 * scene.dtype.itemsize + 3 + 8) + 12 * len(model.legend) + 32
+    return scene.bands * (2 * scene.dtype.itemsize + 3 + 8) + 16 * len(model.legend) + 32
 
 
 def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDArray[np.float32]:

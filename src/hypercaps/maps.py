@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,18 +22,41 @@ from hypercaps.io.partial import PartialMap, check_partial
 from hypercaps.io.stored import tell
 from hypercaps.io.write import placing
 from hypercaps.mapping import MappedWindow, Mask, OnProgress, bytes_per_pixel, check_mask, report_without_class
+from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import get_method
 from hypercaps.plots import LONGEST_SIDE, map_picture
-from hypercaps.scene import Labels, Legend, Scene, Window
+from hypercaps.scene import MAX_LABEL, Labels, Legend, LegendEntry, Scene, Window
 from hypercaps.tiling import plan_windows
 
 MEMORY = 1_000_000_000  # bytes, when nobody says
 _STEP = 0.004  # of confidence kept in a byte: 0 to 250
 _UNKNOWN = 255  # no confidence, in a byte
+_GREY = (128, 128, 128)  # unsure
 _FIXED = 60_000_000  # bytes that a map takes beside its windows: GDAL's cache, strips, buffers
 
 # Windows that are left -> the classified ones, in the same order; those without a wanted pixel may be left out.
+Unsure = tuple[float, int]  # the confidence below which a pixel is, and its number in the map then
 Mapper = Callable[[list[Window]], Iterator[MappedWindow]]
+
+
+def check_calibrated(model: TrainedModel, files: MapFiles) -> None:
+    """Refuse at once what a model without calibration can't say."""
+    for option, value in (("coverage", files.coverage), ("reject", files.reject)):
+        if value is not None:
+            model.calibrated(f"--{option}")
+
+
+def unsure_label(legend: Legend) -> int:
+    """The number of unsure pixels: the first after the classes, or, at the end of numbers, the highest that is free."""
+    label = int(legend.labels.max()) + 1
+    return label if label <= MAX_LABEL else int(np.setdiff1d(np.arange(1, MAX_LABEL), legend.labels).max())
+
+
+def shown_legend(legend: Legend, reject: float | None) -> Legend:
+    """The legend of a map: with one entry more where pixels may be unsure."""
+    if reject is None:
+        return legend
+    return Legend(tuple(sorted((*legend, LegendEntry(unsure_label(legend), "unsure", _GREY)))))
 
 
 def make_map(
@@ -54,6 +78,7 @@ def make_map(
     with it; the files are then the same to the byte. ``mapper`` computes windows elsewhere.
     """
     model = classifier.model_
+    check_calibrated(model, files)
     check_partial(files.partial, resume=resume)
     check_mask(scene, only)
     model.check_fits(scene)
@@ -63,12 +88,17 @@ def make_map(
         tell(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: the smallest windows are taken")
     windows = plan_windows(scene, patch=model.patch, pixels=pixels)
     if mapper is None:
-        mapper = _local(classifier, scene, only, with_scores=files.probabilities is not None)
+        with_scores = files.probabilities is not None
+        mapper = functools.partial(
+            classifier.map_windows, scene, only=only, with_scores=with_scores, coverage=files.coverage
+        )
     about = _about(classifier, scene, files, only, model_sha256)
     layers = len(model.legend) if files.probabilities else 0
-    with PartialMap(files.partial, about, scene.shape[:2], classes=layers, resume=resume) as partial:
+    sets = files.sets is not None
+    with PartialMap(files.partial, about, scene.shape[:2], classes=layers, sets=sets, resume=resume) as partial:
         try:
-            _fill(partial, windows, mapper, only, on_progress)
+            unsure = None if files.reject is None else (files.reject, unsure_label(model.legend))
+            _fill(partial, windows, mapper, unsure, on_progress)
             _report(partial, scene, only)
             _write(partial, classifier, scene, files, model_sha256, truth)
         except ClusterError:  # what is finished is worth going on with
@@ -84,10 +114,6 @@ def pixels_within(memory: int, classifier: ConvCapsClassifier, scene: Scene) -> 
     return max(0, memory - resident_memory() - _FIXED) // bytes_per_pixel(classifier.model_, scene)
 
 
-def _local(classifier: ConvCapsClassifier, scene: Scene, only: Mask | None, *, with_scores: bool) -> Mapper:
-    return lambda windows: classifier.map_windows(scene, windows, only=only, with_scores=with_scores)
-
-
 def _about(
     classifier: ConvCapsClassifier, scene: Scene, files: MapFiles, only: Mask | None, model_sha256: str
 ) -> dict[str, Any]:
@@ -99,6 +125,8 @@ def _about(
         "scene": [scene.name, scene.look()],
         "mask": None if only is None else hashlib.sha256(np.packbits(only).tobytes()).hexdigest(),
         "probabilities": files.probabilities is not None,
+        "coverage": files.coverage,
+        "reject": files.reject,
     }
 
 
@@ -106,7 +134,7 @@ def _fill(
     partial: PartialMap,
     windows: Iterable[Window],
     mapper: Mapper,
-    only: Mask | None,
+    unsure: Unsure | None,
     on_progress: OnProgress | None,
 ) -> None:
     left = partial.unfinished(windows)
@@ -118,7 +146,7 @@ def _fill(
 
     def finish(at: Window, found: MappedWindow | None) -> None:
         nonlocal done
-        partial.write(at, _layers(at, found, partial.layers))
+        partial.write(at, _layers(at, found, partial.layers, unsure))
         done += _size(at)
         if on_progress is not None:
             on_progress(done, total)
@@ -137,7 +165,9 @@ def _size(at: Window) -> int:
     return (at.r1 - at.r0) * (at.c1 - at.c0)
 
 
-def _layers(at: Window, found: MappedWindow | None, layers: dict[str, int]) -> dict[str, npt.NDArray[Any]]:
+def _layers(
+    at: Window, found: MappedWindow | None, layers: dict[str, int], unsure: Unsure | None
+) -> dict[str, npt.NDArray[Any]]:
     shape = (at.r1 - at.r0, at.c1 - at.c0)
     if found is None:
         blank: dict[str, npt.NDArray[Any]] = {
@@ -146,11 +176,20 @@ def _layers(at: Window, found: MappedWindow | None, layers: dict[str, int]) -> d
         }
         if "probabilities" in layers:
             blank["probabilities"] = np.full((*shape, layers["probabilities"]), np.nan, np.float32)
+        if "sets" in layers:
+            blank["sets"] = np.zeros(shape, np.uint8)
         return blank
-    filled: dict[str, npt.NDArray[Any]] = {"classes": found.classes, "confidence": found.confidence}
+    classes = found.classes
+    if unsure is not None:
+        least, label = unsure
+        classes = np.where(found.confidence < least, np.int16(label), classes)  # NaN, no class, is below nothing
+    filled: dict[str, npt.NDArray[Any]] = {"classes": classes, "confidence": found.confidence}
     if "probabilities" in layers:
         assert found.scores is not None
         filled["probabilities"] = found.scores
+    if "sets" in layers:
+        assert found.sets is not None
+        filled["sets"] = found.sets
     return filled
 
 
@@ -172,7 +211,7 @@ def _write(
     truth: Labels | None,
 ) -> None:
     """The files of a finished map."""
-    legend, grid = classifier.model_.legend, Placement.of(scene)
+    legend, grid = shown_legend(classifier.model_.legend, files.reject), Placement.of(scene)
     kinds = _kinds(classifier, scene, files, model_sha256)
     for path in files.all(legend):  # of an attempt that was killed at this point
         for old in path.parent.glob(f".{_plain(path.name)}.????????.partial*"):
@@ -198,20 +237,22 @@ def _kinds(
 ) -> list[tuple[Path, RasterKind, str]]:
     """What each raster holds, and of which layer of the partial map it is made."""
     model = classifier.model_
-    legend = model.legend
+    legend = shown_legend(model.legend, files.reject)
     tags = {
         "TIFFTAG_SOFTWARE": f"hypercaps {__version__}",
         "HYPERCAPS_VERSION": __version__,
         "HYPERCAPS_MODEL_SHA256": model_sha256,
         "HYPERCAPS_METHOD": model.method,
         "HYPERCAPS_SCENE": scene.name,
+        "HYPERCAPS_CALIBRATION": "none" if model.calibration is None else model.calibration.kind,
     }
     names = {f"CLASS_{entry.label}": entry.name for entry in legend}
     found = []
     if files.classes is not None:
         dtype = "uint8" if int(legend.labels.max()) <= np.iinfo(np.uint8).max else "uint16"
         colors = {0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in legend}
-        kind = RasterKind(dtype, 0, "mode", ("class",), colors=colors, tags=tags, band_tags=names)
+        rejected = {} if files.reject is None else {"HYPERCAPS_REJECT": str(files.reject)}
+        kind = RasterKind(dtype, 0, "mode", ("class",), colors=colors, tags=tags | rejected, band_tags=names)
         found.append((files.classes, kind, "classes"))
     if files.confidence is not None:
         kind = (
@@ -221,8 +262,12 @@ def _kinds(
         )
         found.append((files.confidence, kind, "confidence"))
     if files.probabilities is not None:
-        kind = RasterKind("float32", float("nan"), "average", tuple(entry.name for entry in legend), tags=tags)
+        kind = RasterKind("float32", float("nan"), "average", tuple(entry.name for entry in model.legend), tags=tags)
         found.append((files.probabilities, kind, "probabilities"))
+    if files.sets is not None:
+        covering = tags | {"HYPERCAPS_COVERAGE": str(files.coverage)}
+        kind = RasterKind("uint8", 0, "average", ("classes in the set",), tags=covering)
+        found.append((files.sets, kind, "sets"))
     return found
 
 
@@ -246,8 +291,8 @@ def _on_ground(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, l
         return partial.read(name, r0, r1, layer)
     rows, cols = scene.lookup.rows[r0:r1], scene.lookup.cols[r0:r1]
     seen = rows >= 0
-    fill = 0 if name == "classes" else np.nan
-    ground = np.full(rows.shape, fill, dtype=np.int16 if name == "classes" else np.float32)
+    dtype = {"classes": np.int16, "sets": np.uint8}.get(name, np.float32)
+    ground = np.full(rows.shape, np.nan if dtype is np.float32 else 0, dtype=dtype)
     if seen.any():
         first, last = int(rows[seen].min()), int(rows[seen].max()) + 1
         ground[seen] = partial.read(name, first, last, layer)[rows[seen] - first, cols[seen]]

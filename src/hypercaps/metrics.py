@@ -21,6 +21,69 @@ class ClassScore:
     test: int
 
 
+BINS = 15  # of confidence, in the reliability table and the expected calibration error
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of the rejection table
+Floats = npt.NDArray[np.floating[Any]]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether confidence is what it says, on the test set; all numbers are shares from 0 to 1."""
+
+    before: tuple[dict[str, Any], ...]  # reliability table of the network's own scores
+    calibration: str | None = None  # its kind; None: the model is not calibrated, nor are the following there
+    after: tuple[dict[str, Any], ...] = ()
+    rejection: tuple[dict[str, Any], ...] = ()
+    coverage_90: float | None = None  # how many conformal sets for 0.9 hold the true class
+    set_size_90: float | None = None  # how many classes they hold on average
+
+    def to_json(self) -> dict[str, Any]:
+        calibrated = self.calibration is not None
+        return {
+            "calibration": self.calibration,
+            "ece_before": calibration_error(self.before),
+            "ece_after": calibration_error(self.after) if calibrated else None,
+            "reliability": {"before": list(self.before), "after": list(self.after) if calibrated else None},
+            "rejection": list(self.rejection) if calibrated else None,
+            "coverage_90": self.coverage_90,
+            "set_size_90": self.set_size_90,
+        }
+
+
+def reliability(confidence: Floats, right: Flags) -> tuple[dict[str, Any], ...]:
+    """By bins of confidence (N,): how sure the pixels in it are on average, what share is right, and how many."""
+    at = np.clip((confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
+    count = np.bincount(at, minlength=BINS)
+    sure, hits = (np.bincount(at, weights=v, minlength=BINS) / np.maximum(count, 1) for v in (confidence, right))
+    return tuple(
+        {
+            "from": k / BINS,
+            "to": (k + 1) / BINS,
+            "confidence": float(sure[k]) if count[k] else None,
+            "accuracy": float(hits[k]) if count[k] else None,
+            "count": int(count[k]),
+        }
+        for k in range(BINS)
+    )
+
+
+def calibration_error(table: tuple[dict[str, Any], ...]) -> float:
+    """Expected calibration error: how far confidence and accuracy are apart, over the bins by their pixels."""
+    total = sum(row["count"] for row in table)
+    return float(sum(r["count"] * abs(r["confidence"] - r["accuracy"]) for r in table if r["count"]) / total)
+
+
+def rejection_table(confidence: Floats, right: Flags) -> tuple[dict[str, Any], ...]:
+    """What is kept if pixels (N,) below a threshold are called unsure, and how good that is; None: nothing is kept."""
+    rows = []
+    for threshold in THRESHOLDS:
+        kept = confidence >= threshold
+        accuracy = float(right[kept].mean()) if kept.any() else None
+        rows.append({"threshold": threshold, "kept": float(kept.mean()), "accuracy": accuracy})
+    return tuple(rows)
+
+
 @dataclass(frozen=True)
 class Scores:
     """Overall accuracy, average accuracy and Cohen's kappa in percent, per class, and the confusion."""
@@ -30,6 +93,7 @@ class Scores:
     kappa: float
     per_class: tuple[ClassScore, ...]
     confusion: npt.NDArray[np.int64]  # (n, n): rows are the truth, columns what was predicted
+    trust: Trust | None = None  # where confidence was looked at
 
     @property
     def n_test(self) -> int:
@@ -43,7 +107,7 @@ class Scores:
             "kappa": self.kappa,
             "per_class": [vars(score) for score in self.per_class],
             "confusion": self.confusion.tolist(),
-        }
+        } | ({} if self.trust is None else self.trust.to_json())
 
 
 def confusion_matrix(

@@ -20,6 +20,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from hypercaps.calibration import Calibration
 from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.io.write import write_bytes
 from hypercaps.models.registry import count_parameters, get_method
@@ -30,6 +31,7 @@ from hypercaps.whitening import KINDS, Preprocessing, kind_of
 FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
 FORMAT_VERSION = 2
 _NETWORK = "network."
+_CALIBRATION = "calibration."
 _VIEWPOINTS = "network.classcaps.viewpoints"
 
 
@@ -50,6 +52,7 @@ class TrainedModel:
     scene: str = ""
     scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
     versions: dict[str, str] = field(default_factory=dict)
+    calibration: Calibration | None = None  # None: scores are as the network says them
 
     @property
     def bands(self) -> int:
@@ -62,6 +65,14 @@ class TrainedModel:
     def confidences(self, scores: Tensor) -> Tensor:
         """What the network says (..., n) as numbers from 0 to 1, the highest for the same class."""
         return get_method(self.method).confidence(scores)
+
+    def calibrated(self, what_for: str) -> Calibration:
+        """The calibration, or a refusal of what can't be had without one."""
+        if self.calibration is None:
+            raise ModelFileError(
+                f"the model is not calibrated and {what_for} needs that: train it again with validation pixels (--val)"
+            )
+        return self.calibration
 
     def check_fits(self, scene: Scene) -> None:
         """Refuse a scene that the model can't be used on: with other bands or, where they are unknown, their number."""
@@ -104,6 +115,7 @@ class TrainedModel:
             "split": self.split,
             "scores": self.scores,
             "versions": self.versions,
+            "calibration": None if self.calibration is None else self.calibration.describe(),
         }
 
 
@@ -120,6 +132,9 @@ def write_model(path: Path, model: TrainedModel) -> None:
     for name, of_bands in (("wavelengths", model.wavelengths), ("fwhm", model.fwhm)):  # older readers skip the second
         if of_bands is not None:
             arrays[name] = torch.from_numpy(np.ascontiguousarray(of_bands, dtype=np.float64))
+    if model.calibration is not None:
+        for part, values in model.calibration.arrays().items():
+            arrays[_CALIBRATION + part] = torch.from_numpy(values)
     about = model.describe()
     header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays, about), "description": about}
     metadata = {FORMAT_KEY: json.dumps(header)}
@@ -200,7 +215,19 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         scene=about["scene"],
         scores=about["scores"],
         versions=about["versions"],
+        calibration=_calibration(about.get("calibration"), arrays),
     )
+
+
+def _calibration(about: dict[str, Any] | None, arrays: dict[str, Tensor]) -> Calibration | None:
+    """Older files and those of models without validation pixels have none."""
+    if about is None:
+        return None
+    parts = {part: arrays[_CALIBRATION + part].numpy() for part in ("at", "share", "conformity")}
+    temperature, pixels = about["temperature"], about["pixels"]
+    if not (isinstance(temperature, float) and isinstance(pixels, int)):
+        raise TypeError("its calibration is not one")
+    return Calibration(temperature, pixels, **parts)
 
 
 def _legend_entry(entry: dict[str, Any]) -> LegendEntry:

@@ -150,6 +150,44 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
     return _png(figure)
 
 
+def reliability_picture(figures: Mapping[str, Any]) -> bytes:
+    """How often pixels are right at their confidence, and accuracy against what is kept; of a run's metrics."""
+    tables = {"before calibration": figures["reliability"]["before"], "calibrated": figures["reliability"]["after"]}
+    errors = {"before calibration": figures["ece_before"], "calibrated": figures["ece_after"]}
+    figure = Figure(figsize=(9.0, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="as it says")
+    for (name, table), color in zip(tables.items(), _LINES, strict=False):
+        rows = [row for row in table or () if row["count"]]
+        if not rows:
+            continue
+        total = sum(row["count"] for row in rows)
+        at, share = [row["confidence"] for row in rows], [row["accuracy"] for row in rows]
+        left.plot(at, share, color=color, label=f"{name}: error {errors[name]:.3f}")
+        left.scatter(at, share, s=[8 + 120 * row["count"] / total for row in rows], color=color)
+    left.set(xlabel="confidence", ylabel="share of test pixels that is right", xlim=(0, 1.02), ylim=(0, 1.02))
+    kept = [row for row in figures["rejection"] or () if row["accuracy"] is not None]
+    if kept:
+        right.plot([row["kept"] for row in kept], [row["accuracy"] for row in kept], color=_LINES[2], marker="o")
+        for row in kept:
+            right.annotate(
+                f"{row['threshold']:g}",
+                (row["kept"], row["accuracy"]),
+                textcoords="offset points",
+                xytext=(4, 4),
+                size=8,
+            )
+        right.set(xlabel="share kept, at each least confidence (--reject)", ylabel="share of it that is right")
+    else:
+        text = "not calibrated: no validation pixels" if figures["rejection"] is None else "nothing is kept"
+        right.text(0.5, 0.5, text, ha="center", va="center", transform=right.transAxes)
+    left.legend(frameon=False, fontsize=8, loc="upper left")
+    for ax in (left, right):
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    return _png(figure)
+
+
 def convergence_picture(curves: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> bytes:
     """Validation accuracy by epoch: one panel for each title, in it one line for each label."""
     labels = list(dict.fromkeys(label for series in curves.values() for label, _ in series))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from hypercaps import splits
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.errors import DataWarning, SplitError
-from hypercaps.io.mapfiles import MapFiles
+from hypercaps.io.mapfiles import MapFiles, check_share
 from hypercaps.io.runfolder import RunFolder
 from hypercaps.io.write import file_sha256, write_bytes, write_csv, write_json, write_npz
 from hypercaps.mapping import Mask, OnProgress
@@ -22,7 +22,7 @@ from hypercaps.maps import MEMORY, make_map
 from hypercaps.metrics import Scores
 from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
-from hypercaps.plots import curves_picture
+from hypercaps.plots import curves_picture, reliability_picture
 from hypercaps.scene import Labels, Scene
 from hypercaps.splits import Split
 from hypercaps.training import Progress
@@ -49,6 +49,8 @@ def train_run(
     only: Mask | None = None,
     confidence_dtype: str = "float32",
     probabilities: bool = False,
+    coverage: float | None = None,
+    reject: float | None = None,
     memory: int = MEMORY,
     force: bool = False,
     on_training: Callable[[Progress], None] | None = None,
@@ -58,6 +60,7 @@ def train_run(
 
     Ctrl-C while mapping gives up the map only: what was trained is worth keeping.
     """
+    _check_can_calibrate(classifier, split, {"coverage": coverage, "reject": reject})
     needed = _bytes_needed(classifier, scene, labels, with_map, probabilities)
     with RunFolder(out, force=force, needs_bytes=needed) as staging:
         files = MapFiles(
@@ -66,6 +69,9 @@ def train_run(
             probabilities=staging / "probabilities.tif" if probabilities else None,
             picture=staging / "map.png",
             confidence_dtype=confidence_dtype,
+            sets=None if coverage is None else staging / "sets.tif",
+            coverage=coverage,
+            reject=reject,
         )
         classifier.fit(scene, labels, split, on_progress=on_training)
         metrics = run_metrics(classifier)
@@ -74,6 +80,7 @@ def train_run(
         write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds", "stage"), history.records)
         write_npz(staging / "split.npz", train=drawn.train, val=drawn.val, test=drawn.test)
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
+        write_bytes(staging / "reliability.png", reliability_picture(metrics))
         mapped = False
         if with_map:
             with suppress(KeyboardInterrupt):
@@ -91,6 +98,19 @@ def train_run(
             files.partial.unlink(missing_ok=True)
         write_json(staging / "metrics.json", metrics)
     return RunResult(classifier, metrics, out, mapped=mapped)
+
+
+def _check_can_calibrate(
+    classifier: ConvCapsClassifier, split: Split | None, asked: Mapping[str, float | None]
+) -> None:
+    """Refuse before training what a model without calibration could not say after it."""
+    for option, value in asked.items():
+        check_share(option, value)
+        if value is not None and (classifier.val == 0 if split is None else split.val.size == 0):
+            raise SplitError(
+                f"--{option} needs validation pixels, to learn from them how far to trust a score, and there are none: "
+                "set some aside (--val 0.1, or in the split's file)"
+            )
 
 
 def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:

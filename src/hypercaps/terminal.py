@@ -147,6 +147,12 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
     console.print(split_text(metrics), soft_wrap=True)
     if (advice := leakage_text(metrics)) is not None:
         console.print(advice, soft_wrap=True)
+    if metrics.get("ece_after") is not None:
+        console.print(
+            f"Confidence differs from the share that is right by {100 * metrics['ece_after']:.1f} points on average "
+            f"({100 * metrics['ece_before']:.1f} before calibration).",
+            soft_wrap=True,
+        )
     if "train_seconds" in metrics:
         console.print(
             f"{metrics['parameters']:,} parameters, epochs: {metrics['epochs']} in {metrics['train_seconds']:.1f} s, "
@@ -218,9 +224,11 @@ def print_files(console: Console, out: Path) -> None:
         "map.qml": "the map's style, for QGIS",
         "confidence.tif": "how sure each pixel is, 0 to 1",
         "probabilities.tif": "how likely each class is, a band each",
+        "sets.tif": "how many classes it takes to hold the true one as often as asked",
         "metrics.json": "all figures",
         "curves.png": "loss and validation accuracy by epoch",
         "history.csv": "the same as numbers",
+        "reliability.png": "how far confidence can be trusted",
         "split.npz": "which pixels trained, validated and tested",
         "model.safetensors": "the model, for 'hypercaps map'",
     }

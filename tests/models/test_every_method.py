@@ -85,7 +85,7 @@ def test_a_map_is_what_the_network_says_of_each_patch(fitted: ConvCapsClassifier
     store = PatchStore(scene, fitted.model_.preprocessing, pixels, fitted.model_.patch)
     with torch.inference_mode():
         expected = fitted.model_.confidences(fitted.model_.network(store.gather(torch.arange(5))))
-    found = fitted.predict_proba(scene).reshape(-1, CLASSES)[pixels]
+    found = fitted.lengths(scene).reshape(-1, CLASSES)[pixels]
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-5)
 
 

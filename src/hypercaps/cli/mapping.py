@@ -12,12 +12,14 @@ from hypercaps.arguments import (
     AllowRemote,
     ClusterOption,
     ConfidenceDtype,
+    Coverage,
     Debug,
     DeviceOption,
     Mask,
     Memory,
     ModelArg,
     Precision,
+    Reject,
     Resample,
     SceneArg,
     Threads,
@@ -47,6 +49,8 @@ def map_(
     probabilities: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
     ] = None,
+    coverage: Coverage = None,
+    reject: Reject = None,
     mask: Mask = None,
     memory: Memory = "1GB",
     resume: Annotated[
@@ -65,7 +69,8 @@ def map_(
     """Map every pixel of a scene with a trained model.
 
     The map is a Cloud Optimized GeoTIFF with the scene's place on earth; class names and colours are in FILE.aux.xml
-    and in a style for QGIS beside it. Finished windows are kept in FILE.partial until the map is whole.
+    and in a style for QGIS beside it; --coverage writes FILE_sets.tif. Finished windows are kept in FILE.partial until
+    the map is whole.
     """
     from hypercaps import terminal
     from hypercaps.io.mapfiles import MapFiles
@@ -82,13 +87,20 @@ def map_(
         probabilities=probabilities,
         picture=out if picture else None,
         confidence_dtype=confidence_dtype,
+        sets=None if coverage is None else out.with_name(f"{out.stem}_sets.tif"),
+        coverage=coverage,
+        reject=reject,
     )
     taken = input_files(model, scene, mask)
     taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
     for path in files.possible():
         is_map = path == out
         suffixes = (
-            {".tif", ".tiff", ".png"} if is_map else {".tif", ".tiff"} if path in (confidence, probabilities) else ()
+            {".tif", ".tiff", ".png"}
+            if is_map
+            else {".tif", ".tiff"}
+            if path in (confidence, probabilities, files.sets)
+            else ()
         )
         check_output(path, suffixes, inputs=taken)
         taken.append(path)
@@ -97,9 +109,10 @@ def map_(
     only = open_mask(mask, cube) if mask else None
 
     from hypercaps.classifier import load_model  # torch: not before what was named could be read
-    from hypercaps.maps import make_map
+    from hypercaps.maps import check_calibrated, make_map
 
     classifier = load_model(model, device=device, precision=precision)
+    check_calibrated(classifier.model_, files)
     cube = with_bands_of(classifier.model_, cube, resample)
     set_threads(threads)
     try:
@@ -110,7 +123,8 @@ def map_(
 
                 opening = Opening.of(scene, **options)
                 job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
-                mapper = partial(map_windows_on, pool, job, only=only, with_scores=probabilities is not None)
+                with_scores = probabilities is not None
+                mapper = partial(map_windows_on, pool, job, only=only, with_scores=with_scores, coverage=coverage)
             make_map(
                 classifier,
                 cube,

@@ -12,6 +12,7 @@ from hypercaps.arguments import (
     Block,
     ClassField,
     ConfidenceDtype,
+    Coverage,
     Debug,
     DeviceOption,
     Devices,
@@ -19,6 +20,7 @@ from hypercaps.arguments import (
     Mask,
     Memory,
     Precision,
+    Reject,
     SceneArg,
     SplitOption,
     Threads,
@@ -30,6 +32,7 @@ from hypercaps.arguments import (
     set_threads,
 )
 from hypercaps.cli.root import app
+from hypercaps.errors import OutputError
 from hypercaps.messages import console_out
 
 
@@ -76,6 +79,8 @@ def train(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
     ] = False,
+    coverage: Coverage = None,
+    reject: Reject = None,
     mask: Mask = None,
     memory: Memory = "1GB",
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
@@ -89,12 +94,12 @@ def train(
 ) -> None:
     """Train on a scene and its labels, say how good it is, and map the scene.
 
-    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, and, unless --no-map, map.tif with its
-    names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early and keeps the best
-    model so far.
+    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, reliability.png, and, unless --no-map,
+    map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early
+    and keeps the best model so far.
     """
     from hypercaps import terminal
-    from hypercaps.io.mapfiles import MapFiles
+    from hypercaps.io.mapfiles import MapFiles, check_share
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.runfolder import RunFolder
     from hypercaps.splits import check_kind
@@ -107,6 +112,10 @@ def train(
     if split != "blocks":  # there, --train says how much ground trains and --per-class how many pixels of it
         refuse_together(ctx, "per_class", ("train",))
         refuse_without(ctx, "block", "--split blocks")
+    for option, value in (("coverage", coverage), ("reject", reject)):
+        check_share(option, value)
+        if value is not None and not with_map:
+            raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
     RunFolder(out, force=force).check()
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     given = open_split(split_file, truth) if split_file else None
@@ -143,6 +152,8 @@ def train(
             only=only,
             confidence_dtype=confidence_dtype,
             probabilities=probabilities,
+            coverage=coverage,
+            reject=reject,
             memory=most_memory,
             force=force,
             on_training=bars.training,

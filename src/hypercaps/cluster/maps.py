@@ -80,7 +80,13 @@ class MapJob:
 
 
 def map_windows_on(
-    cluster: Cluster, job: MapJob, windows: Iterable[Window], *, only: Mask | None = None, with_scores: bool = False
+    cluster: Cluster,
+    job: MapJob,
+    windows: Iterable[Window],
+    *,
+    only: Mask | None = None,
+    with_scores: bool = False,
+    coverage: float | None = None,
 ) -> Iterator[MappedWindow]:
     """As ``mapping.map_windows``: in their order, those that hold nothing of ``only`` (rows, columns) left out.
 
@@ -91,7 +97,7 @@ def map_windows_on(
         for at in windows:
             mask = None if only is None else only[at.rows, at.cols]
             if mask is None or mask.any():
-                yield _Part(job, at, None if mask is None or mask.all() else np.packbits(mask), with_scores)
+                yield _Part(job, at, None if mask is None or mask.all() else np.packbits(mask), with_scores, coverage)
 
     return cluster.map_in_order(_classify, parts())
 
@@ -109,6 +115,7 @@ class _Part:
     at: Window
     mask: npt.NDArray[np.uint8] | None  # eight pixels a byte; None: all of them
     with_scores: bool
+    coverage: float | None
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def _classify(part: _Part) -> MappedWindow:
     if part.mask is not None:
         mask = np.unpackbits(part.mask, count=shape[0] * shape[1]).astype(bool).reshape(shape)
     with tools.device.arithmetic():
-        return map_window(tools.model, tools.scene, at, mask, with_scores=part.with_scores)
+        return map_window(tools.model, tools.scene, at, mask, with_scores=part.with_scores, coverage=part.coverage)
 
 
 def _tools_for(job: MapJob) -> _Tools:

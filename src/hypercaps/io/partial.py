@@ -35,6 +35,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "classes": np.dtype("<i2"),
     "confidence": np.dtype("<f4"),
     "probabilities": np.dtype("<f4"),
+    "sets": np.dtype("u1"),
 }
 
 
@@ -58,12 +59,20 @@ class PartialMap:
     """
 
     def __init__(
-        self, path: Path, about: dict[str, Any], shape: tuple[int, int], *, classes: int = 0, resume: bool = False
+        self,
+        path: Path,
+        about: dict[str, Any],
+        shape: tuple[int, int],
+        *,
+        classes: int = 0,  # whose probabilities are kept
+        sets: bool = False,
+        resume: bool = False,
     ) -> None:
         self.path, self.shape, self.resume = path, shape, resume
         rows, cols = shape
-        self._about = json.dumps(about | {"shape": shape, "classes": classes}, sort_keys=True).encode()
-        layers = {"classes": 1, "confidence": 1} | ({"probabilities": classes} if classes else {})
+        self._about = json.dumps(about | {"shape": shape, "classes": classes, "sets": sets}, sort_keys=True).encode()
+        layers = {"classes": 1, "confidence": 1, "probabilities": classes, "sets": int(sets)}
+        layers = {name: count for name, count in layers.items() if count}
         self._done = np.zeros((-(-rows // TILE), -(-cols // TILE)), dtype=np.uint8)
         at = _HEADER + self._done.size
         self._starts: dict[str, int] = {}

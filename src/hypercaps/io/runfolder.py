@@ -20,8 +20,10 @@ RUN_FILES = (
     "map.qml",
     "confidence.tif",
     "probabilities.tif",
+    "sets.tif",
     "map.png",
     "curves.png",
+    "reliability.png",
     "metrics.json",
 )
 
