@@ -16,7 +16,7 @@ SRC = Path(hypercaps.__file__).parent
 # From the ground up: a room may import those before it. The list in ARCHITECTURE.md, in the same order.
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "io", "whitening", "capsules",
-    "models", "patches", "training", "parallel", "checks", "modelfile", "mapping", "explain", "classifier",
+    "models", "patches", "training", "parallel", "checks", "modelfile", "mapping", "explain", "suggest", "classifier",
     "cluster", "describe", "plots", "maps", "run", "study", "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
@@ -103,7 +103,7 @@ import sys
 from typer.testing import CliRunner
 from hypercaps.cli import app
 for command in ([], ["train"], ["map"], ["evaluate"], ["scenes"], ["scenes", "download"], ["info"],
-                ["methods"], ["study"], ["explain"]):
+                ["methods"], ["study"], ["explain"], ["suggest"]):
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0, result.output
     assert "xample" in result.output or not command, command

@@ -1,4 +1,4 @@
-"""hypercaps explain"""
+"""hypercaps explain, suggest"""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import typer
 
 from hypercaps.arguments import (
     AllowRemote,
+    ClassField,
     Debug,
+    Mask,
+    Memory,
     ModelArg,
     Resample,
     SceneArg,
     Threads,
     Wavelengths,
     input_files,
+    memory_bytes,
     set_threads,
     with_bands_of,
 )
@@ -105,3 +109,71 @@ def _pixel(text: str) -> tuple[int, int]:
     if match is None:
         raise SceneError(f"--at is {text!r}: a row and a column, counted from 0, are expected, such as 70,12")
     return int(match[1]), int(match[2])
+
+
+@app.command(epilog="Example:  hypercaps suggest runs/first/model.safetensors scene.tif --n 20 --out points.gpkg")
+def suggest(
+    model: ModelArg,
+    scene: SceneArg,
+    *,
+    n: Annotated[int, typer.Option("--n", min=1, metavar="N", help="How many pixels.")] = 20,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Points as .gpkg or .geojson where the scene lies somewhere, or .csv.")
+    ],
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labels that there are already: not there again, nor close by."),
+    ] = None,
+    class_field: ClassField = None,
+    mask: Mask = None,
+    memory: Memory = "1GB",
+    resample: Resample = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Say where to label next: pixels of which the model is unsure, spread over the scene and the classes.
+
+    Each point has its rank, what the model takes it for, what it may be instead, and how sure it is. See
+    docs/suggest.md.
+    """
+    from hypercaps import terminal
+    from hypercaps.classifier import load_model
+    from hypercaps.io.open import open_labels, open_mask, open_scene
+    from hypercaps.io.points import SUFFIXES, check_placed, write_points
+    from hypercaps.io.write import check_output
+    from hypercaps.maps import pixels_within
+    from hypercaps.suggest import suggest as choose
+    from hypercaps.tiling import plan_windows
+
+    console = console_out()
+    most_memory = memory_bytes(memory)
+    check_output(out, SUFFIXES, inputs=input_files(model, scene, mask, wavelengths, *(labels or ())))
+    classifier = load_model(model)
+    trained = classifier.model_
+    progress = terminal.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    cube = with_bands_of(trained, cube, resample)
+    check_placed(out, cube)
+    known = None
+    if labels:
+        given = open_labels(
+            labels, scene=cube, class_field=class_field, legend=trained.legend, allow_remote=allow_remote
+        )
+        given.check_fits(cube)
+        known = given.array > 0
+    only = open_mask(mask, cube) if mask else None
+    set_threads(threads)
+    windows = plan_windows(cube, patch=trained.patch, pixels=pixels_within(most_memory, classifier, cube))
+    found = choose(
+        classifier.map_windows(cube, windows, only=only, with_scores=True),
+        trained.legend,
+        n,
+        labelled=known,
+        name=cube.name,
+    )
+    write_points(out, found, cube)
+    if len(found) < n:
+        console.print(f"There are only {len(found)} pixels worth a label, not {n}.")
+    console.print(f"wrote {plain(out)}: {len(found)} pixels to label next")
