@@ -17,8 +17,8 @@ SRC = Path(hypercaps.__file__).parent
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "calibration", "io",
     "whitening", "capsules", "models", "patches", "training", "flow", "selftraining", "parallel", "checks", "modelfile",
-    "mapping", "scoring", "classifier", "cluster", "describe", "plots", "maps", "run", "study", "terminal", "messages",
-    "arguments", "cli",
+    "mapping", "scoring", "explain", "suggest", "classifier", "cluster", "describe", "plots", "maps", "run", "study",
+    "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -33,6 +33,7 @@ HOMES = {
         "parallel",
         "modelfile",
         "mapping",
+        "explain",
         "classifier",
     },
     "rasterio": {"io"},
@@ -104,7 +105,7 @@ import sys
 from typer.testing import CliRunner
 from hypercaps.cli import app
 for command in ([], ["train"], ["map"], ["evaluate"], ["scenes"], ["scenes", "download"], ["info"],
-                ["methods"], ["study"]):
+                ["methods"], ["study"], ["explain"], ["suggest"]):
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0, result.output
     assert "xample" in result.output or not command, command

@@ -225,6 +225,48 @@ def convergence_picture(curves: Mapping[str, Sequence[tuple[str, Sequence[float]
     return _png(figure)
 
 
+def listening_picture(
+    relevance: npt.NDArray[np.float64],  # (pixels, bands)
+    spectrum: npt.NDArray[np.float64],  # (bands,)
+    mean: npt.NDArray[np.float64],  # (bands,)
+    wavelengths: npt.NDArray[np.float64] | None,  # (bands,) nm
+    *,
+    title: str,
+) -> bytes:
+    """What a class capsule listened to along the spectrum, below the spectrum itself."""
+    bands = spectrum.size
+    x = np.arange(1, bands + 1) if wavelengths is None else wavelengths
+    # Where bands are missing, lines would cross the gap.
+    steps = np.diff(x)
+    gaps = np.flatnonzero(steps > 3 * np.median(steps)) + 1 if bands > 2 else np.empty(0, dtype=np.intp)
+    pieces = np.split(np.arange(bands), gaps)
+    widths = np.gradient(x) if bands > 1 else np.ones(1)
+    widths = np.minimum(widths, np.median(widths))
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    for piece in pieces:
+        first = piece is pieces[0]
+        upper.plot(x[piece], spectrum[piece], color=_LINES[0], label="here" if first else None)
+        upper.plot(x[piece], mean[piece], color="0.55", linestyle="--", label="mean of the scene" if first else None)
+    upper.set_ylabel("value")
+    upper.legend(frameon=False, fontsize=8)
+    middle = relevance.mean(axis=0)
+    lower.bar(x, middle, width=widths, color=np.where(middle >= 0, _LINES[2], _LINES[1]))
+    if len(relevance) > 1:
+        low, high = np.percentile(relevance, [25, 75], axis=0)
+        for piece in pieces:
+            label = "half of the pixels" if piece is pieces[0] else None
+            lower.fill_between(x[piece], low[piece], high[piece], color="0.5", alpha=0.3, linewidth=0, label=label)
+        lower.legend(frameon=False, fontsize=8)
+    lower.axhline(0, color="0.4", linewidth=0.8)
+    lower.set(xlabel="band" if wavelengths is None else "wavelength [nm]", ylabel="against   |   for the class")
+    for ax in (upper, lower):
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    upper.set_title(textwrap.fill(title, 80), fontsize=10).set_parse_math(False)
+    return _png(figure)
+
+
 def _interesting(series: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Limits that leave out the steep first epochs, but no method: its best is always inside."""
     known = [values[np.isfinite(values)] for values in (np.asarray(s, dtype=float) for s in series)]

@@ -355,6 +355,28 @@ def print_study(console: Console, out: Path, result: StudyResult) -> None:
     console.print(f"The study is in [bold]{escape(str(out))}[/]: open results.html, or read results.md", soft_wrap=True)
 
 
+def print_explanation(console: Console, found: Mapping[str, Any], *, most: int = 5) -> None:
+    """What ``Explanation.describe`` gives, in a few lines: the bands that spoke loudest, and whether they matter."""
+    share, waves, check = found["share"], found["wavelengths_nm"], found["deletion"]
+
+    def named(band: int) -> str:
+        return f"band {band + 1}" if waves is None else f"{waves[band]:.0f} nm"
+
+    ranked = sorted(range(len(share)), key=lambda band: share[band])
+    pixels = found["pixels"]
+    where = f"row {pixels[0][0]}, column {pixels[0][1]}" if len(pixels) == 1 else f"{len(pixels)} pixels"
+    console.print(f"[bold]{escape(found['class']['name'])}[/] in {where} of {escape(found['scene'])}", highlight=False)
+    for what, bands in (("for it spoke", ranked[::-1][:most]), ("against it", ranked[:most])):
+        heard = [f"{named(band)} ({abs(share[band]):.1%})" for band in bands if (share[band] > 0) == (what[0] == "f")]
+        console.print(f"  {what:14}{', '.join(heard) or 'nothing'}", highlight=False, soft_wrap=True)
+    console.print(
+        f"  its capsule is {check['length']:.3f} long; without the {check['bands']} bands that speak most for it "
+        f"{check['without_top']:.3f}, without {check['bands']} at random {check['without_random']:.3f}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 def print_facts(console: Console, facts: Mapping[str, Any]) -> None:
     """Facts as two columns; lists of classes as a table of their own."""
     table = Table(box=None, pad_edge=False, show_header=False)

@@ -28,11 +28,16 @@ def route(predictions: Tensor, iterations: int = 3, *, through_couplings: bool =
     batch. Couplings count as constants when gradients are taken, unless ``through_couplings``.
     """
     agreed = predictions if through_couplings else predictions.detach()
+    return weighted_parents(predictions, coupling_coefficients(agreed, iterations))
+
+
+def coupling_coefficients(predictions: Tensor, iterations: int = 3) -> Tensor:
+    """l(i,k), how much of what capsule i says goes to class k in the end: (B, I, n, d) -> (B, I, n), 1 over classes"""
     priors = predictions.new_zeros(predictions.shape[:3])  # t: (B, I, n)
     for _ in range(iterations - 1):
-        parents = weighted_parents(agreed, priors.softmax(dim=2))  # u: (B, n, d)
-        priors = priors + torch.einsum("bind,bnd->bin", agreed, parents)  # t += <û, u>
-    return weighted_parents(predictions, priors.softmax(dim=2))
+        parents = weighted_parents(predictions, priors.softmax(dim=2))  # u: (B, n, d)
+        priors = priors + torch.einsum("bind,bnd->bin", predictions, parents)  # t += <û, u>
+    return priors.softmax(dim=2)
 
 
 def weighted_parents(predictions: Tensor, couplings: Tensor) -> Tensor:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from hypercaps.cli import training  # isort: skip
 from hypercaps.cli import mapping  # isort: skip
 from hypercaps.cli import evaluation  # isort: skip
+from hypercaps.cli import reasons  # isort: skip
 from hypercaps.cli import lists  # isort: skip
 from hypercaps.cli import studies  # isort: skip
 from hypercaps.cli.root import app
 
-__all__ = ["app", "evaluation", "lists", "main", "mapping", "studies", "training"]
+__all__ = ["app", "evaluation", "lists", "main", "mapping", "reasons", "studies", "training"]
 
 
 def main() -> None:

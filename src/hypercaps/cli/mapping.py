@@ -94,15 +94,8 @@ def map_(
     taken = input_files(model, scene, mask)
     taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
     for path in files.possible():
-        is_map = path == out
-        suffixes = (
-            {".tif", ".tiff", ".png"}
-            if is_map
-            else {".tif", ".tiff"}
-            if path in (confidence, probabilities, files.sets)
-            else ()
-        )
-        check_output(path, suffixes, inputs=taken)
+        rasters = {".tif", ".tiff"} if path in (out, confidence, probabilities, files.sets) else set()
+        check_output(path, rasters | {".png"} if path == out else rasters, inputs=taken)
         taken.append(path)
     options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
     cube = open_scene(scene, **options, progress=terminal.download_bar(console))

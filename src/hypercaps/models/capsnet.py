@@ -39,6 +39,8 @@ class CapsNet(nn.Module):
         check_spectrum(bands, window, 1, primary_window)
         self.bands, self.classes, self.patch = bands, classes, patch
         self.arrays, self.size = primary_arrays, primary_size
+        # Components that a position of the primary capsules sees, and the step to the next one's
+        self.view = (window + primary_window - 1, primary_stride)
         positions = positions_after(positions_after(bands, window, 1), primary_window, primary_stride)
         self.conv = xavier(nn.Conv1d(patch * patch, filters, window), generator)
         self.primary = xavier(
@@ -48,12 +50,15 @@ class CapsNet(nn.Module):
             primary_arrays, primary_size, positions, classes, class_size, routings, generator=generator
         )
 
-    def capsules(self, patches: Tensor) -> Tensor:
-        """(B, D, D, C) -> class capsules (B, n, 16)"""
+    def lower_capsules(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) -> the primary capsules, which are routed to the classes (B, p, 32, 8)"""
         features = self.conv(patches.flatten(1, 2)).relu()  # (B, 256, C - 8)
         channels = self.primary(features)  # (B, 32*8, p)
-        primary = squash(channels.transpose(1, 2).reshape(len(channels), -1, self.arrays, self.size))  # (B, p, 32, 8)
-        capsules: Tensor = self.classcaps(primary)
+        return squash(channels.transpose(1, 2).reshape(len(channels), -1, self.arrays, self.size))
+
+    def capsules(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) -> class capsules (B, n, 16)"""
+        capsules: Tensor = self.classcaps(self.lower_capsules(patches))
         return capsules
 
     def forward(self, patches: Tensor) -> Tensor:

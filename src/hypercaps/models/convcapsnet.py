@@ -62,11 +62,22 @@ class ConvCapsNet(nn.Module):
         """Whether, without gradients, a pixel's result is the same to the bit whatever is computed beside it."""
         return kernels.usable(self.classcaps.viewpoints)
 
+    @property
+    def view(self) -> tuple[int, int]:
+        """Components that a position of the last capsules before the classes sees, and the step to the next one's."""
+        primary, conv = self.primary.conv, self.conv.conv
+        width = primary.weight.shape[2] + (conv.weight.shape[2] - 1) * primary.stride
+        return width, primary.stride * conv.stride
+
+    def lower_capsules(self, patches: Tensor) -> Tensor:
+        """(B, D, D, C) whitened patches -> the capsules that are routed to the classes (B, c3, a3, d3)"""
+        features = self.spatial(patches)  # (B, K, C)
+        children: Tensor = self.conv(self.primary(features))
+        return children
+
     def capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> class capsules (B, n, d), layer by layer as the paper has them"""
-        features = self.spatial(patches)  # (B, K, C)
-        children = self.conv(self.primary(features))  # (B, c3, a3, d3)
-        capsules: Tensor = self.classcaps(children)
+        capsules: Tensor = self.classcaps(self.lower_capsules(patches))
         return capsules
 
     def forward(self, patches: Tensor) -> Tensor:
