@@ -173,8 +173,8 @@ def test_few_labels_is_drawn_both_ways_with_one_guard_for_all() -> None:
     assert {setting.seed for setting in settings} == set(range(10))
     assert len({setting.key for setting in settings}) == len(settings) == 7 * 3 * 4 * 2 * 10
     names = {s.key.rpartition("_")[0] for s in settings if s.seed == 3 and s.per_class == 5 and s.method.name == "mlp"}
-    assert "indian-pines_mlp_paper_5each_blocks16_seed03" in names
-    assert "indian-pines_mlp_paper_5each_seed03" in names
+    assert "indian-pines_mlp_tuned_5each_blocks16_seed03" in names
+    assert "indian-pines_mlp_tuned_5each_seed03" in names
 
 
 @pytest.mark.parametrize(
