@@ -333,11 +333,16 @@ class StudyProgress:
     def run_done(self, record: Mapping[str, Any]) -> None:
         if not record.get("cut_short"):
             self._done += 1
-        what = f"{record['scene']}, {record['method']}, {100 * record['train_share']:g} %, seed {record['seed']}"
+        number, block = record.get("labels_per_class"), record.get("block")
+        drawn = f"{100 * record['train_share']:g} %" if number is None else f"{number} of each class"
+        drawn += f" by {record.get('split') or 'random'} split" if block is None else f" by blocks of {block}"
+        what = f"{record['scene']}, {record['method']}, {drawn}, seed {record['seed']}"
         if record["error"] is not None:
             outcome = f"[red]failed[/]: {escape(record['error'])}"
         else:
-            outcome = f"OA {record['oa']:.2f} %, trained in {record['train_seconds']:.1f} s"
+            leakage = record.get("leakage")
+            seen = "" if leakage is None else f", leakage {100 * leakage:.1f} %"
+            outcome = f"OA {record['oa']:.2f} %{seen}, trained in {record['train_seconds']:.1f} s"
             if record["cut_short"]:
                 outcome += f", cut short by the budget after {record['epochs']} epochs"
         self._console.print(f"{self._done}/{self._planned} {escape(what)}: {outcome}", soft_wrap=True)

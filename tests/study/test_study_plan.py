@@ -30,7 +30,14 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_the_builtin_studies_are_those_of_the_paper() -> None:
-    assert builtin_studies() == ["paper-convergence", "paper-cost", "paper-methods", "paper-small", "quick"]
+    assert builtin_studies() == [
+        "few-labels",
+        "paper-convergence",
+        "paper-cost",
+        "paper-methods",
+        "paper-small",
+        "quick",
+    ]
     everyone = {"rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "c-cnn", "capsnet", "convcapsnet"}
     scenes = {"indian-pines", "pavia-university", "salinas"}
     expected = {
@@ -156,3 +163,33 @@ def test_the_study_shown_in_the_docs_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "shown.toml").write_text(shown)
     settings = open_study(str(tmp_path / "shown.toml")).settings()
     assert len(settings) == 2 * 2 * 5 + 2 * 1 * 1
+
+
+def test_few_labels_is_drawn_both_ways_with_one_guard_for_all() -> None:
+    settings = open_study("few-labels").settings()
+    assert {setting.per_class for setting in settings} == {5, 10, 20, 50}
+    assert {(s.split, s.block, s.guard) for s in settings} == {("random", None, None), ("blocks", 16, 4)}
+    assert len({setting.method.name for setting in settings}) == 7
+    assert {setting.seed for setting in settings} == set(range(10))
+    assert len({setting.key for setting in settings}) == len(settings) == 7 * 3 * 4 * 2 * 10
+    names = {s.key.rpartition("_")[0] for s in settings if s.seed == 3 and s.per_class == 5 and s.method.name == "mlp"}
+    assert "indian-pines_mlp_tuned_5each_blocks16_seed03" in names
+    assert "indian-pines_mlp_tuned_5each_seed03" in names
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ('splits = ["rows"]', "'random', 'blocks' or both are expected"),
+        ("splits = []", "'random', 'blocks' or both"),
+        ("block = 0", "block is 0"),
+        ("guard = 1.5", "guard is 1.5"),
+        ("per_class = [0]", "per_class is 0"),
+        ("per_class = 5", "per_class must be a list"),
+        ("per_class = [5]\ntrain_shares = [0.1, 0.2]", "per_class takes the place of the shares"),
+    ],
+)
+def test_settings_of_the_split_that_mean_nothing(tmp_path: Path, line: str, match: str) -> None:
+    (tmp_path / "s.toml").write_text(f'scenes = ["indian-pines"]\n{line}\n[methods.mlp]\n')
+    with pytest.raises(StudyError, match=match):
+        open_study(str(tmp_path / "s.toml"))

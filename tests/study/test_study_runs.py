@@ -263,3 +263,40 @@ def test_workers_end_with_their_study(tmp_path: Path, study: Study) -> None:
     for process in alive:
         process.kill()
     assert len(gone) == 2 and not alive
+
+
+FEW = """
+scenes = [{ name = "made", cube = "cube.npy", labels = "labels.npy" }]
+train_shares = [0.3]
+splits = ["random", "blocks"]
+block = 10
+guard = 2
+per_class = [3, 400]
+repeats = 2
+[methods.rbf-svm]
+"""
+
+
+def test_a_study_of_few_labels_by_both_splits(tmp_path: Path) -> None:
+    cube, labels = make_cube(rows=60, cols=60)
+    np.save(tmp_path / "cube.npy", cube)
+    np.save(tmp_path / "labels.npy", labels)
+    (tmp_path / "few.toml").write_text(FEW)
+    out = tmp_path / "out"
+    result = run_study(open_study(str(tmp_path / "few.toml")), out)
+    assert (result.planned, result.failed, result.left) == (8, 0, 0)
+    found = {(r["split"], r["labels_per_class"], r["seed"]): r for r in results(out)}
+    assert found["random", 3, 0]["n_train"] == found["blocks", 3, 0]["n_train"] == 9
+    half = sum(int((labels == k).sum()) // 2 for k in (1, 2, 3))
+    assert found["random", 400, 0]["n_train"] == half  # a class gives at most half of its pixels
+    assert found["blocks", 3, 1]["n_test"] == found["blocks", 400, 1]["n_test"]
+    for (split, _, _), record in found.items():
+        assert (record["block"], record["guard"]) == ((10, 2) if split == "blocks" else (None, None))
+        assert record["leakage"] == 0.0  # rbf-svm looks at single pixels
+    page = (out / "results.md").read_text()
+    assert "Learning curve: made, OA by the number of labels of each class" in page
+    assert "3 of each class, blocks of 10 for training" in page and "3 of each class for training" in page
+    assert "A class gives at most half of its pixels" in page and "Blocks of 10 x 10 pixels go as a whole" in page
+    assert {path.name for path in out.glob("maps-*.png")} == {
+        f"maps-made-{n}each{by}.png" for n in (3, 400) for by in ("", "-blocks10")
+    }

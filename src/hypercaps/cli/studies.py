@@ -20,7 +20,7 @@ def study(
         str,
         typer.Argument(
             metavar="FILE_OR_NAME",
-            help="A TOML file, or paper-methods, paper-small, paper-cost, paper-convergence or quick.",
+            help="A TOML file, or paper-methods, paper-small, paper-cost, paper-convergence, few-labels or quick.",
         ),
     ],
     *,

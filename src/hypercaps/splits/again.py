@@ -33,5 +33,6 @@ def draw(labels: Labels, how: Mapping[str, Any], *, patch: int = 7) -> Split | N
     if how.get("kind") == "share":
         return split_by_share(labels, how["train"], how["val"], seed=how["seed"], patch=patch)
     if how.get("kind") == "per-class":
-        return split_per_class(labels, how["per_class"], how["val"], seed=how["seed"], patch=patch)
+        most = how.get("at_most", 1.0)
+        return split_per_class(labels, how["per_class"], how["val"], at_most=most, seed=how["seed"], patch=patch)
     return None

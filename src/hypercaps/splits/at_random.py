@@ -35,21 +35,29 @@ def split_by_share(labels: Labels, train: float = 0.2, val: float = 0.1, *, seed
     return _draw_each_class(labels, sizes, how, seed, patch)
 
 
-def split_per_class(labels: Labels, n: int, val: float = 0.1, *, seed: int = 0, patch: int = 7) -> Split:
-    """``n`` training pixels of each class, floor(val share) of each for validation, the rest for the test."""
+def split_per_class(
+    labels: Labels, n: int, val: float = 0.1, *, at_most: float = 1.0, seed: int = 0, patch: int = 7
+) -> Split:
+    """``n`` training pixels of each class, floor(val share) of each for validation, the rest for the test.
+
+    A class that is too small for that is refused, unless ``at_most`` says which share of a class may train: then
+    small classes train with fewer pixels.
+    """
     check_number(n, val)
 
     def sizes(entry: LegendEntry, count: int) -> tuple[int, int]:
-        n_val = floor_share(val, count)
-        if n + n_val >= count:
+        n_train, n_val = n if at_most == 1 else min(n, max(1, floor_share(at_most, count))), floor_share(val, count)
+        if n_train + n_val >= count:
             raise SplitError(
                 f"class {entry.label} ({entry.name}) has {count} labelled pixels, too few for {n} to train, {n_val} "
                 f"to validate and at least 1 to test: ask for at most {max(count - n_val - 1, 0)} per class or "
                 "label more of it"
             )
-        return n, n_val
+        return n_train, n_val
 
     how = {"kind": "per-class", "per_class": n, "val": val, "seed": seed}
+    if at_most < 1:
+        how["at_most"] = at_most
     return _draw_each_class(labels, sizes, how, seed, patch)
 
 

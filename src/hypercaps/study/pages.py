@@ -19,6 +19,7 @@ from hypercaps.io import catalog
 from hypercaps.io.write import write_csv, write_files, write_json
 from hypercaps.plots import Panel, convergence_picture, maps_picture
 from hypercaps.scene import Legend
+from hypercaps.study.amounts import Amount
 from hypercaps.study.paired import Load, paired_table, paired_tests
 from hypercaps.study.paper import paper_scene, paper_source
 from hypercaps.study.records import Record, StudyFolder
@@ -28,10 +29,10 @@ from hypercaps.study.tables import (
     Table,
     class_tables,
     cost_table,
+    curve_table,
     failed_table,
     group_runs,
     missing_table,
-    percent,
     scene_title,
     small_table,
     summary_table,
@@ -40,7 +41,7 @@ from hypercaps.study.tables import (
 CSV_KEYS = (
     "scene", "method", "recipe", "train_share", "seed", "oa", "aa", "kappa", "parameters", "train_seconds", "epochs",
     "error", "recipe_epochs", "best_epoch", "cut_short", "batch_size", "val_share", "n_train", "n_val", "n_test",
-    "leakage", "bands", "threads", "structure", "key",
+    "leakage", "split", "block", "guard", "labels_per_class", "bands", "threads", "structure", "key",
 )  # fmt: skip
 
 
@@ -130,15 +131,18 @@ def _scene_blocks(scene: str, groups: Groups, load: Load) -> Iterator[Block]:
     """A scene's part of the page; ``groups`` are its own."""
     yield Heading(2, scene_title(scene))
     yield Text(_comparability(scene, groups))
-    for (_, share), columns in groups.items():
-        yield Heading(3, f"{percent(share)} of the labels for training")
-        yield summary_table(scene, share, columns)
-        yield Text(_leakage(columns))
-        yield from class_tables(scene, share, columns)
-        tests = paired_table(paired_tests({(scene, share): columns}, load))
+    curve = curve_table(scene, groups)
+    if curve is not None:
+        yield curve
+    for (_, amount), columns in groups.items():
+        yield Heading(3, f"{amount.text} for training")
+        yield summary_table(scene, amount, columns)
+        yield Text(_leakage(amount, columns))
+        yield from class_tables(scene, amount, columns)
+        tests = paired_table(paired_tests({(scene, amount): columns}, load))
         if tests is not None:
             yield tests
-        yield from _maps(scene, share, columns, load)
+        yield from _maps(scene, amount, columns, load)
 
 
 def _comparability(scene: str, groups: Groups) -> str:
@@ -161,19 +165,25 @@ def _comparability(scene: str, groups: Groups) -> str:
     return f"This is the paper's scene {known.title}, with {known.bands} bands and {len(known.classes)} classes."
 
 
-def _leakage(columns: Sequence[Column]) -> str:
+def _leakage(amount: Amount, columns: Sequence[Column]) -> str:
     shares = {column.title: stat.median for column in columns if (stat := column.stat("leakage")) is not None}
-    text = "Splits are drawn at random, as in the paper, so training pixels can lie within the patches of test pixels"
-    if not shares:
-        return f"{text}: accuracies are higher than they would be on ground the method has not seen."
     listed = ", ".join(f"{title} {100 * share:.1f} %" for title, share in shares.items())
-    return (
-        f"{text}. Share of the test pixels that this concerns: {listed}. Where it is high, accuracies are higher than "
-        "they would be on ground the method has not seen."
-    )
+    high = "accuracies are higher than they would be on ground the method has not seen"
+    if amount.split == "blocks":
+        text = (
+            f"Blocks of {amount.block} x {amount.block} pixels go as a whole to training, validation or test, with a "
+            "guard band between; classes in too few blocks have no test pixels and don't count in AA."
+        )
+        return f"{text} Leakage, the test pixels with a training pixel in their patch: {listed}." if shares else text
+    text = "Splits are drawn at random, as in the paper, so training pixels can lie within the patches of test pixels"
+    if amount.per_class is not None:
+        text = f"A class gives at most half of its pixels to training. {text}"
+    if not shares:
+        return f"{text}: {high}."
+    return f"{text}. Share of the test pixels that this concerns: {listed}. Where it is high, {high}."
 
 
-def _maps(scene: str, share: float, columns: Sequence[Column], load: Load) -> Iterator[Picture]:
+def _maps(scene: str, amount: Amount, columns: Sequence[Column], load: Load) -> Iterator[Picture]:
     """The ground truth and the map of each method's median run, side by side."""
     panels: list[Panel] = []
     for column in columns:
@@ -188,14 +198,14 @@ def _maps(scene: str, share: float, columns: Sequence[Column], load: Load) -> It
             (f"{column.label}: OA\u00a0{run['oa']:.2f}\u00a0%", found.classes)
         )  # the figure stays on one line
     if panels:
-        place = f"{scene_title(scene)}, {percent(share)} of the labels"
+        place = f"{scene_title(scene)}, {amount.text}"
         title = f"All labelled pixels as classified by a median run, training pixels too: {place}"
-        yield Picture(_file_name("maps", scene, share), title, maps_picture(panels, _legend(scene, columns)))
+        yield Picture(_file_name("maps", scene, amount), title, maps_picture(panels, _legend(scene, columns)))
 
 
-def _file_name(what: str, scene: str, share: float) -> str:
+def _file_name(what: str, scene: str, amount: Amount) -> str:
     # A record could name its scene anything; a file's name is to stay one.
-    return f"{what}-{re.sub(r'[^A-Za-z0-9.-]', '-', scene)}-{100 * share:.4g}pct.png".replace("..", "-")
+    return f"{what}-{re.sub(r'[^A-Za-z0-9.-]', '-', scene)}-{amount.in_names}.png".replace("..", "-")
 
 
 def _legend(scene: str, columns: Sequence[Column]) -> Legend:
@@ -210,13 +220,13 @@ def _legend(scene: str, columns: Sequence[Column]) -> Legend:
 
 def _convergence(groups: Groups) -> Iterator[Block]:
     """Validation accuracy by epoch; each scene at the share that has the most curves."""
-    found: dict[str, tuple[float, list[tuple[str, list[float]]]]] = {}
-    for (scene, share), columns in groups.items():
+    found: dict[str, tuple[Amount | None, list[tuple[str, list[float]]]]] = {}
+    for (scene, amount), columns in groups.items():
         curves = [(column.label, curve) for column in columns if (curve := _curve(column))]
-        if len(curves) > len(found.get(scene, (0, []))[1]):
-            found[scene] = share, curves
+        if len(curves) > len(found.get(scene, (None, []))[1]):
+            found[scene] = amount, curves
     if found:
-        titled = {f"{scene_title(s)}, {percent(share)} of the labels": curves for s, (share, curves) in found.items()}
+        titled = {f"{scene_title(s)}, {a.text}": curves for s, (a, curves) in found.items() if a is not None}
         title = "Validation accuracy by epoch, of the run with the lowest seed"
         yield Heading(2, "Convergence")
         yield Picture("convergence.png", title, convergence_picture(titled))

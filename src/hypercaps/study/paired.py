@@ -10,8 +10,9 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
+from hypercaps.study.amounts import Amount
 from hypercaps.study.records import Classified
-from hypercaps.study.tables import MISSING, Column, Groups, Table, percent, scene_title
+from hypercaps.study.tables import MISSING, Column, Groups, Table, scene_title
 
 FEWEST_SEEDS = 6  # with five, even five wins of five have p = 0.06
 
@@ -24,7 +25,7 @@ class Paired:
     """Two methods on the same splits; a p value is None where there is too little to test."""
 
     scene: str
-    train_share: float
+    amount: Amount
     a: str
     b: str
     seeds: tuple[int, ...]  # those that both have
@@ -36,16 +37,16 @@ class Paired:
 
 
 def paired_tests(groups: Groups, load: Load) -> list[Paired]:
-    """Every pair of columns of every (scene, share) that have a seed in common."""
+    """Every pair of columns of every (scene, amount) that have a seed in common."""
     return [
         result
-        for (scene, share), columns in groups.items()
+        for (scene, amount), columns in groups.items()
         for a, b in combinations(columns, 2)
-        if (result := _compare(scene, share, a, b, load)) is not None
+        if (result := _compare(scene, amount, a, b, load)) is not None
     ]
 
 
-def _compare(scene: str, share: float, a: Column, b: Column, load: Load) -> Paired | None:
+def _compare(scene: str, amount: Amount, a: Column, b: Column, load: Load) -> Paired | None:
     of_a, of_b = ({record["seed"]: record for record in column.records} for column in (a, b))
     seeds = tuple(sorted(of_a.keys() & of_b.keys()))
     if not seeds:
@@ -54,7 +55,7 @@ def _compare(scene: str, share: float, a: Column, b: Column, load: Load) -> Pair
     only_a, only_b = _discordant(load(of_a[seeds[0]]["key"]), load(of_b[seeds[0]]["key"]))
     return Paired(
         scene=scene,
-        train_share=share,
+        amount=amount,
         a=a.label,
         b=b.label,
         seeds=seeds,
@@ -115,7 +116,7 @@ def paired_table(results: Sequence[Paired]) -> Table | None:
         "tests take them to be. The p values are not corrected for many comparisons: of twenty pairs of equal "
         "methods, one has p < 0.05 by chance."
     )
-    place = f"{scene_title(first.scene)}, {percent(first.train_share)} of the labels"
+    place = f"{scene_title(first.scene)}, {first.amount.text}"
     return Table(f"Paired tests: {place}", head, rows, caption)
 
 

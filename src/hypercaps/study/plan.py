@@ -18,7 +18,10 @@ from hypercaps.errors import CatalogError, StudyError
 from hypercaps.io import catalog
 from hypercaps.models.registry import SolvedRecipe, get_method
 
-_STUDY_KEYS = {"title", "about", "scenes", "train_shares", "val_share", "repeats", "methods"}
+_STUDY_KEYS = {
+    "title", "about", "scenes", "train_shares", "val_share", "repeats", "methods", "splits", "block", "guard",
+    "per_class",
+}  # fmt: skip
 _METHOD_KEYS = {"recipe", "epochs", "batch_size", "structure", "repeats", "train_shares"}
 T = TypeVar("T")
 
@@ -55,6 +58,10 @@ class Setting:
     train_share: float
     val_share: float
     seed: int
+    split: str = "random"  # or "blocks"
+    block: int | None = None  # side of the blocks
+    guard: int | None = None  # pixels between the blocks' sets; None: half of the method's patch
+    per_class: int | None = None  # training pixels of each class, in place of the share
 
     @property
     def key(self) -> str:
@@ -62,10 +69,16 @@ class Setting:
         plan = self.method
         recipe = get_method(plan.name).recipe(plan.recipe).describe()
         changed = [recipe, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
+        if self.guard is not None or (self.per_class is not None and self.split == "blocks"):
+            changed += [self.guard, self.train_share]
         changes = json.dumps(changed, sort_keys=True)
         mark = hashlib.sha256(changes.encode()).hexdigest()[:6]
-        share = f"{100 * self.train_share:g}".replace(".", "p")
-        return f"{self.scene.name}_{plan.name}_{plan.recipe}_{share}pct_seed{self.seed:02d}_{mark}"
+        amount = (
+            f"{100 * self.train_share:g}pct".replace(".", "p") if self.per_class is None else f"{self.per_class}each"
+        )
+        if self.split != "random":
+            amount += f"_{self.split}{self.block}"
+        return f"{self.scene.name}_{plan.name}_{plan.recipe}_{amount}_seed{self.seed:02d}_{mark}"
 
 
 @dataclass(frozen=True)
@@ -80,18 +93,27 @@ class Study:
     train_shares: tuple[float, ...]
     val_share: float
     repeats: int
+    splits: tuple[str, ...] = ("random",)
+    block: int = 16
+    guard: int | None = None
+    per_class: tuple[int, ...] = ()  # if any, in place of the shares
 
     def settings(self) -> list[Setting]:
         """All runs, seed after seed, so that a study that is cut short has as much of every method."""
         most = max((plan.repeats or self.repeats for plan in self.methods), default=0)
         return [
-            Setting(scene, plan, share, self.val_share, seed)
+            Setting(scene, plan, share, self.val_share, seed, split, *self._ground(split), n)
             for seed in range(most)
             for scene in self.scenes
+            for split in self.splits
+            for n in self.per_class or (None,)
             for share in _unique(s for plan in self.methods for s in plan.train_shares or self.train_shares)
             for plan in self.methods
             if seed < (plan.repeats or self.repeats) and share in (plan.train_shares or self.train_shares)
         ]
+
+    def _ground(self, split: str) -> tuple[int | None, int | None]:
+        return (self.block, self.guard) if split == "blocks" else (None, None)
 
     def only(
         self,
@@ -153,6 +175,11 @@ def _study(name: str, document: dict[str, Any], source: str, folder: Path) -> St
     for place in places:
         if sum(place.name == other.name for other in places) > 1:
             raise StudyError(f"{source} has two scenes named {place.name!r}: give each a name of its own")
+    splits = _splits(document.get("splits", ["random"]), source)
+    numbers = _expect(document.get("per_class", []), list, f"{source}: per_class must be a list such as [5, 10]")
+    shares = [*methods.values(), document] if numbers else []
+    if any(len(table.get("train_shares", ())) > 1 for table in shares if isinstance(table, dict)):
+        raise StudyError(f"{source}: per_class takes the place of the shares: give one train share, of the ground")
     return Study(
         name=name,
         title=str(document.get("title", name)),
@@ -162,6 +189,10 @@ def _study(name: str, document: dict[str, Any], source: str, folder: Path) -> St
         train_shares=_shares(document.get("train_shares", [0.2]), source),
         val_share=_share(document.get("val_share", 0.1), source),
         repeats=_count(document.get("repeats", 1), "repeats", source),
+        splits=splits,
+        block=_count(document.get("block", 16), "block", source),
+        guard=_count(document["guard"], "guard", source) if "guard" in document else None,
+        per_class=tuple(_unique(_count(n, "per_class", source) for n in numbers)),
     )
 
 
@@ -248,6 +279,13 @@ def _shares(values: Any, source: str) -> tuple[float, ...]:
     if 0 in shares:
         raise StudyError(f"{source}: a share of 0 leaves nothing to train on: give more")
     return tuple(_share(value, source) for value in shares)
+
+
+def _splits(values: Any, source: str) -> tuple[str, ...]:
+    names = _expect(values, list, f"{source}: splits must be a list such as ['random', 'blocks']")
+    if not names or not all(name in ("random", "blocks") for name in names):
+        raise StudyError(f"{source}: splits are {names!r}: 'random', 'blocks' or both are expected")
+    return tuple(_unique(names))
 
 
 def _unique(values: Iterable[T]) -> list[T]:

@@ -113,7 +113,8 @@ def _is_sound(record: Record) -> bool:
     """Whether all that the pages read is there and of its kind."""
     sound = all(isinstance(record.get(key), str) for key in ("scene", "method", "recipe"))
     sound = sound and _is_number(record.get("train_share")) and isinstance(record.get("seed"), int)
-    sound = sound and isinstance(record.get("changed", {}), dict)
+    sound = sound and isinstance(record.get("changed", {}), dict) and isinstance(record.get("split", ""), str)
+    sound = sound and all(isinstance(record.get(key), int | None) for key in ("block", "labels_per_class"))
     if not sound or not succeeded(record):
         return sound and isinstance(record["error"], str)
     sound = all(_is_number(record.get(key)) for key in ("oa", "aa", "kappa", "train_seconds", "epochs", "parameters"))

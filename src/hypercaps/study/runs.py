@@ -9,19 +9,22 @@ import platform
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.errors import HypercapsError, Interrupted
+from hypercaps.errors import DataWarning, HypercapsError, Interrupted
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.metrics import score
 from hypercaps.modelfile import current_versions
 from hypercaps.models.registry import Recipe, get_method
 from hypercaps.parallel.orphans import end_with_parent
 from hypercaps.scene import Labels, Scene
+from hypercaps.splits import Split, split_blocks, split_per_class
 from hypercaps.study.plan import ScenePlace, Setting
 from hypercaps.study.records import FIGURES, Classified, Record, StudyFolder, succeeded
 from hypercaps.training import Progress, threads_in_use, total_memory, use_threads
@@ -132,7 +135,7 @@ def _train_and_score(
             raise KeyboardInterrupt  # training keeps its best epoch, as for a user's Ctrl-C
         on_progress(setting, progress)
 
-    classifier.fit(scene, labels, evaluate=False, on_progress=watch)
+    classifier.fit(scene, labels, _split(setting, scene, labels), evaluate=False, on_progress=watch)
     history, split, model = classifier.history_, classifier.split_, classifier.model_
     if history.interrupted and not over(deadline):
         raise Interrupted("stopped by the user")
@@ -160,6 +163,25 @@ def _train_and_score(
     return figures, Classified(found, truth.array, tested, truth.array.ravel()[tested])
 
 
+def _split(setting: Setting, scene: Scene, labels: Labels) -> Split | None:
+    """The split of a run; None: a share at random, which the classifier draws."""
+    if setting.split == "random" and setting.per_class is None:
+        return None
+    patch = get_method(setting.method.name).patch
+    drawn: dict[str, Any] = {"val": setting.val_share, "seed": setting.seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # said by the page, and not by every run anew
+        valid = labels.where_valid(scene)
+        if setting.split == "blocks":
+            # Methods of other patches are to have the same test pixels: then the study says how wide the guard is.
+            patch = patch if setting.guard is None else 2 * setting.guard + 1
+            block = 16 if setting.block is None else setting.block
+            share, n = setting.train_share, setting.per_class
+            return split_blocks(valid, share, block=block, per_class=n, patch=patch, **drawn)
+        assert setting.per_class is not None
+        return split_per_class(valid, setting.per_class, at_most=0.5, patch=patch, **drawn)
+
+
 def over(deadline: float | None) -> bool:
     return deadline is not None and time.time() >= deadline
 
@@ -174,6 +196,10 @@ def blank_record(setting: Setting) -> Record:
         "recipe": plan.recipe,
         "train_share": setting.train_share,
         "seed": setting.seed,
+        "split": setting.split,
+        "block": setting.block,
+        "guard": setting.guard,
+        "labels_per_class": setting.per_class,
         **dict.fromkeys(FIGURES),
         # One that follows the number of training pixels is no one number.
         "recipe_epochs": recipe.epochs if type(recipe) is Recipe else None,

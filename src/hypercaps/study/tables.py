@@ -10,6 +10,7 @@ from typing import Any
 
 from hypercaps.io import catalog
 from hypercaps.models.registry import METHODS
+from hypercaps.study.amounts import Amount, percent
 from hypercaps.study.paper import PaperResult, paper_result, paper_scene, paper_source
 from hypercaps.study.records import Record, succeeded
 
@@ -95,15 +96,17 @@ class Column:
         return Stat.of(entry["accuracy"] for entry in found if entry["label"] == label)
 
 
-Groups = Mapping[tuple[str, float], list[Column]]
+Groups = Mapping[tuple[str, Amount], list[Column]]
 
 
-def group_runs(records: Iterable[Record]) -> dict[tuple[str, float], list[Column]]:
-    """Columns of every (scene, training share): scenes by name, large shares first, methods as in the paper."""
-    found: dict[tuple[str, float], dict[str, list[Record]]] = {}
+def group_runs(records: Iterable[Record]) -> dict[tuple[str, Amount], list[Column]]:
+    """Columns of every (scene, amount of labels): scenes by name, large shares first, methods as in the paper."""
+    found: dict[tuple[str, Amount], dict[str, list[Record]]] = {}
     for record in sorted(filter(succeeded, records), key=_position):
-        place = record["scene"], round(record["train_share"], 6)  # 1 - 0.9 is 0.1
-        alike = json.dumps([record.get(k) for k in ("method", "recipe", "changed", "val_share")], sort_keys=True)
+        place = record["scene"], Amount.of(record)
+        alike = json.dumps(
+            [record.get(k) for k in ("method", "recipe", "changed", "val_share", "guard")], sort_keys=True
+        )
         found.setdefault(place, {}).setdefault(alike, []).append(record)
     return {place: [_column(runs) for runs in alike.values()] for place, alike in found.items()}
 
@@ -111,7 +114,7 @@ def group_runs(records: Iterable[Record]) -> dict[tuple[str, float], list[Column
 def _position(record: Record) -> tuple[Any, ...]:
     method = record["method"]
     place = ORDER.index(method) if method in ORDER else len(ORDER)
-    return record["scene"], -round(record["train_share"], 6), place, method, record["recipe"] or "", record["seed"]
+    return record["scene"], Amount.of(record).order, place, method, record["recipe"] or "", record["seed"]
 
 
 def _column(runs: list[Record]) -> Column:
@@ -140,10 +143,6 @@ def _note(runs: list[Record]) -> str:
 
 def _timed(record: Record) -> bool:
     return record.get("train_seconds") is not None and bool(record.get("epochs"))
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.4g} %"
 
 
 def method_title(method: str) -> str:
@@ -189,9 +188,9 @@ def _count_text(stat: Stat | None) -> str:
     return f"{stat.low:,.0f}" + (f"–{stat.high:,.0f}" if stat.high != stat.low else "")
 
 
-def summary_table(scene: str, share: float, columns: Sequence[Column]) -> Table:
+def summary_table(scene: str, amount: Amount, columns: Sequence[Column]) -> Table:
     """One row a method: OA, AA, kappa, training time and parameters, beside the paper's."""
-    papers = [paper_result(scene, column.method, share) for column in columns]
+    papers = [_paper(scene, column.method, amount) for column in columns]
     drawn: list[tuple[str, list[str]]] = [
         ("Method", [column.title for column in columns]),
         ("Training", [column.trained for column in columns]),
@@ -212,11 +211,15 @@ def summary_table(scene: str, share: float, columns: Sequence[Column]) -> Table:
     drawn.append(("Seconds, ours", [seconds_text(column.seconds) for column in columns]))
     drawn.append(("Parameters, ours", [_count_text(column.stat("parameters")) for column in columns]))
     return Table(
-        f"Summary: {scene_title(scene)}, {percent(share)} of the labels for training",
+        f"Summary: {scene_title(scene)}, {amount.text} for training",
         [head for head, _ in drawn],
         [list(row) for row in zip(*(cells for _, cells in drawn), strict=True)],
         f"{_legend_of_figures(papers)} Seconds: the shortest training of the runs.",
     )
+
+
+def _paper(scene: str, method: str, amount: Amount) -> PaperResult | None:
+    return paper_result(scene, method, amount.share) if amount.as_the_paper else None
 
 
 def _figure(paper: PaperResult | None, key: str) -> float | None:
@@ -231,24 +234,26 @@ def _legend_of_figures(papers: Iterable[PaperResult | None]) -> str:
     return text
 
 
-def class_tables(scene: str, share: float, columns: Sequence[Column]) -> list[Table]:
+def class_tables(scene: str, amount: Amount, columns: Sequence[Column]) -> list[Table]:
     """The paper's result tables: accuracy of each class in its experiments 1 and 2, as far as they were run."""
-    place = f"{scene_title(scene)}, {percent(share)} of the labels"
+    place = f"{scene_title(scene)}, {amount.text}"
     parts = {name: [c for c in columns if c.method in methods] for name, methods in EXPERIMENTS.items()}
     whole = {name: part for name, part in parts.items() if {c.method for c in part} - {"convcapsnet"}}
     if whole:
         like = "the paper's" if paper_scene(scene) is not None else "as in the paper's"
-        return [_class_table(f"Each class, {like} {name}: {place}", scene, share, part) for name, part in whole.items()]
+        return [
+            _class_table(f"Each class, {like} {name}: {place}", scene, amount, part) for name, part in whole.items()
+        ]
     alone = parts["experiment 1"]
-    return [_class_table(f"Each class: {place}", scene, share, alone)] if alone else []
+    return [_class_table(f"Each class: {place}", scene, amount, alone)] if alone else []
 
 
-def _class_table(title: str, scene: str, share: float, columns: Sequence[Column]) -> Table:
+def _class_table(title: str, scene: str, amount: Amount, columns: Sequence[Column]) -> Table:
     entries = (e for column in columns for record in column.records for e in record.get("per_class") or ())
     classes = dict(sorted({e["label"]: e["name"] for e in entries}.items()))
     names = [f"{label} {name}" for label, name in classes.items()]
     head, drawn = ["Class"], [[*names, *SCORES.values(), "Time (s)"]]
-    papers = [paper_result(scene, column.method, share) for column in columns]
+    papers = [_paper(scene, column.method, amount) for column in columns]
     papers = [paper if paper and paper.per_class else None for paper in papers]  # it gives OA alone for small shares
     for column, paper in zip(columns, papers, strict=True):
         ours = [column.class_stat(label) for label in classes] + [column.stat(key) for key in SCORES]
@@ -280,15 +285,35 @@ def _paper_classes(scene: str, paper: PaperResult, classes: int) -> dict[int, fl
     return {number: figure for (number, _), figure in zip(known.classes, paper.per_class, strict=True)}
 
 
+def curve_table(scene: str, groups: Groups) -> Table | None:
+    """OA by the number of labels of each class, methods below each other; ``groups`` are the scene's own."""
+    numbers = sorted({amount.per_class for _, amount in groups if amount.per_class is not None})
+    if len(numbers) < 2:
+        return None
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for (_, amount), columns in groups.items():
+        if amount.per_class is not None:
+            drawn = amount.split if amount.block is None else f"{amount.split} of {amount.block}"
+            for column in columns:
+                found.setdefault((drawn, column.label), {})[amount.per_class] = ours_text(column.stat("oa"))
+    rows = [[label, drawn, *(oa.get(n, MISSING) for n in numbers)] for (drawn, label), oa in found.items()]
+    return Table(
+        f"Learning curve: {scene_title(scene)}, OA by the number of labels of each class",
+        ["Method", "Split", *map(str, numbers)],
+        sorted(rows, key=lambda row: row[1] != "random"),
+        "In percent; the median of the runs (with the lowest and the highest).",
+    )
+
+
 def small_table(groups: Groups) -> Table | None:
     """1D-ConvCapsNet with 10 % and 5 % of the labels, as in the paper's table of small training sets."""
     rows = []
-    for (scene, share), columns in groups.items():
+    for (scene, amount), columns in groups.items():
         for column in columns:
-            if share in SMALL_SHARES and column.method == "convcapsnet":
-                paper, ours = _figure(paper_result(scene, column.method, share), "oa"), column.stat("oa")
+            if amount.as_the_paper and amount.share in SMALL_SHARES and column.method == "convcapsnet":
+                paper, ours = _figure(_paper(scene, column.method, amount), "oa"), column.stat("oa")
                 figures = [paper_text(paper), ours_text(ours), difference_text(paper, ours)]
-                rows.append([scene_title(scene), percent(share), column.trained, str(len(column.records)), *figures])
+                rows.append([scene_title(scene), amount.short, column.trained, str(len(column.records)), *figures])
     head = ["Scene", "Labels", "Training", "Runs", "OA, paper", "OA, ours", "OA, difference"]
     caption = "1D-ConvCapsNet. OA in percent; ours is the median of the runs (with the lowest and the highest)."
     return Table("Small training sets", head, rows, caption) if rows else None
@@ -297,12 +322,12 @@ def small_table(groups: Groups) -> Table | None:
 def cost_table(groups: Groups) -> Table | None:
     """Time and parameters of the two capsule networks, and how many times more CapsNet needs."""
     rows: list[list[str]] = []
-    for (scene, share), columns in groups.items():
-        place = [scene_title(scene), percent(share)]
+    for (scene, amount), columns in groups.items():
+        place = [scene_title(scene), amount.short]
         two = {name: [c for c in columns if c.method == name] for name in ("capsnet", "convcapsnet")}
-        rows += [[*place, *_cost_row(scene, share, column)] for column in (*two["convcapsnet"], *two["capsnet"])]
+        rows += [[*place, *_cost_row(scene, amount, column)] for column in (*two["convcapsnet"], *two["capsnet"])]
         rows += [
-            [*place, *_ratio_row(scene, share, large, small)]
+            [*place, *_ratio_row(scene, amount, large, small)]
             for large in two["capsnet"]
             for small in two["convcapsnet"]
         ]
@@ -316,17 +341,17 @@ def cost_table(groups: Groups) -> Table | None:
     return Table("What it costs", head, rows, caption) if rows else None
 
 
-def _cost_row(scene: str, share: float, column: Column) -> list[str]:
-    paper = paper_result(scene, column.method, share)
+def _cost_row(scene: str, amount: Amount, column: Column) -> list[str]:
+    paper = _paper(scene, column.method, amount)
     count = _figure(paper, "parameters")
     times = [paper_seconds_text(_figure(paper, "seconds")), *map(seconds_text, (column.seconds, column.epoch_seconds))]
     counts = [MISSING if count is None else f"{count:,}", _count_text(column.stat("parameters"))]
     return [column.title, column.trained, *times, *counts]
 
 
-def _ratio_row(scene: str, share: float, large: Column, small: Column) -> list[str]:
+def _ratio_row(scene: str, amount: Amount, large: Column, small: Column) -> list[str]:
     two = (large, small)
-    papers = [paper_result(scene, column.method, share) for column in two]
+    papers = [_paper(scene, column.method, amount) for column in two]
     alike = len(large.epochs | small.epochs) == 1
     pairs = [
         [_figure(paper, "seconds") for paper in papers],
@@ -346,7 +371,7 @@ def failed_table(records: Iterable[Record]) -> Table | None:
         [
             scene_title(record["scene"]),
             method_title(record["method"]),
-            percent(record["train_share"]),
+            Amount.of(record).short,
             str(record["seed"]),
             str(record.get("error") or "it left no figures"),
         ]
