@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import Any
 
 from hypercaps import ConvCapsClassifier, Labels, Split, open_labels, open_scene, split_by_share, split_per_class
 from hypercaps.training import use_threads
 
-RIVALS = {
+RIVALS: dict[str, dict[str, Any]] = {
     "best": {"recipe": "best"},
     "paper": {"recipe": "paper"},
     "rbf-svm-window": {"method": "rbf-svm-window"},
