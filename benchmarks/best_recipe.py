@@ -12,9 +12,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
-from hypercaps import ConvCapsClassifier, Labels, Split, open_labels, open_scene, split_by_share, split_per_class
+from hypercaps import (
+    ConvCapsClassifier,
+    Labels,
+    Split,
+    open_labels,
+    open_scene,
+    split_by_share,
+    split_per_class,
+    splits,
+)
 from hypercaps.training import use_threads
 
 RIVALS: dict[str, dict[str, Any]] = {
@@ -27,11 +37,10 @@ RIVALS: dict[str, dict[str, Any]] = {
 def draw(labels: Labels, how: str, seed: int) -> Split:
     """A share of each class (0.05), per-class:N, or blocks: 40 % for training, 10 % for validation."""
     if how == "blocks":
-        try:
-            from hypercaps.splits import split_blocks
-        except ImportError:
-            raise SystemExit("this hypercaps can't draw blocks: take a share or per-class:N") from None
-        return split_blocks(labels, 0.4, 0.1, seed=seed)  # type: ignore[no-any-return]
+        blocks: Callable[..., Split] | None = getattr(splits, "split_blocks", None)
+        if blocks is None:
+            raise SystemExit("this hypercaps can't draw blocks: take a share or per-class:N")
+        return blocks(labels, 0.4, 0.1, seed=seed)
     if how.startswith("per-class:"):
         return split_per_class(labels, int(how.removeprefix("per-class:")), 0.1, seed=seed)
     return split_by_share(labels, float(how), 0.1, seed=seed)
