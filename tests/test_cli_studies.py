@@ -86,7 +86,7 @@ def test_what_a_method_cant_do_is_said(files: Path, monkeypatch: pytest.MonkeyPa
         assert not (files / "run").exists()
         return said
 
-    assert "there is no method 'svm': known are convcapsnet, rbf-svm, mlp" in train("--method", "svm")
+    assert "there is no method 'svm': known are convcapsnet, rbf-svm, rbf-svm-window, mlp" in train("--method", "svm")
     assert "26 bands are too few for three windows of 32: at least 94" in train("--method", "3d-cnn")
     assert "looks at single pixels" in train("--method", "mlp", "--patch", 3)
     assert "rbf-svm is solved at once" in train("--method", "rbf-svm", "--epochs", 3)
