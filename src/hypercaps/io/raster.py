@@ -31,6 +31,8 @@ TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte order
 
 Masks = Literal["none", "one", "each"]  # in the file: one for all bands, or one for each
 
+_CACHE = 64 << 20  # bytes of blocks that GDAL keeps; by itself it takes a twentieth of the machine's memory
+
 # Of an address nothing but the one file is asked for: no list of what lies beside it, no password kept on this machine.
 _REMOTE = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
@@ -47,11 +49,13 @@ def _opened(source: Path | str) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # scenes need not lie anywhere
+        options: dict[str, Any] = {"GDAL_CACHEMAX": _CACHE}
         if isinstance(source, Path):
             name = str(source.absolute())  # never taken for an address or for one of GDAL's own schemes
         else:
             name = f"/vsicurl/{source}"
-            stack.enter_context(rasterio.Env(CPL_VSIL_CURL_ALLOWED_FILENAME=name, **_REMOTE))
+            options |= {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
+        stack.enter_context(rasterio.Env(**options))
         try:
             yield stack.enter_context(rasterio.open(name, driver="GTiff"))
         except Exception as cause:
