@@ -1,7 +1,7 @@
 """Whether the bands that `hypercaps explain` names matter: docs/explain.md shows the outcome.
 
-Each scene's model (10 % of the labels, 30 epochs) is asked about every class. In each pixel the bands that speak most for
-the class are put to the scene's mean, and so are as many at random.
+Each scene's model (10 % of the labels, 30 epochs) is asked about every class. In each pixel the bands that speak most
+for the class are put to the scene's mean, and so are as many at random.
 
 python benchmarks/explain_deletion.py --pixels 10 indian-pines salinas-a
 """
