@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -32,9 +32,6 @@ from hypercaps.arguments import (
 )
 from hypercaps.cli.root import app
 from hypercaps.messages import console_err, console_out, plain, say
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @app.command(epilog="Example:  hypercaps evaluate runs/first/model.safetensors indian-pines")
@@ -115,7 +112,7 @@ def evaluate(
 
 
 def _show(
-    metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Console, Mapping[str, Any]], None]
+    metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Any, Mapping[str, Any]], None]
 ) -> None:
     """Scores for a person, or as JSON for programs; also into a file."""
     from hypercaps.io.write import write_json
