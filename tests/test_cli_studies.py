@@ -124,7 +124,7 @@ def test_scenes_that_are_missing_are_said(files: Path, monkeypatch: pytest.Monke
 
 def test_a_study_that_cant_be_is_refused_in_a_sentence(files: Path) -> None:
     out = files / "out"
-    assert "give a TOML file, or one of paper-convergence" in refused("study", "papers", "--out", out)
+    assert "give a TOML file, or one of few-labels, paper-convergence" in refused("study", "papers", "--out", out)
     said = refused("study", "quick", "--out", out, "--methods", "cnn")
     assert "there is no method 'cnn': known are convcapsnet, rbf-svm" in said
     said = refused("study", "quick", "--out", out, "--scenes", "indian")
