@@ -54,6 +54,8 @@ def on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HYPERCAPS_DATA", raising=False)
     monkeypatch.delenv("HYPERCAPS_MIRROR", raising=False)
     monkeypatch.setattr("hypercaps.io.catalog.cache_folder", lambda: tmp_path / "cache")
+    # Nor how much memory the tests before it have left behind.
+    monkeypatch.setattr("hypercaps.maps.resident_memory", lambda: 300_000_000)
 
 
 QUICK = {"train": 0.4, "epochs": 8, "batch_size": 16}  # enough for a scene of make_cube

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +54,12 @@ def hypercaps(*args: object) -> Result:
 
 
 def worker_processes(of: int | None = None) -> list[psutil.Process]:
-    return [child for child in psutil.Process(of).children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process(of).children(recursive=True):
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +161,9 @@ def test_a_killed_workers_windows_are_done_again(cluster: Cluster, made: Made) -
         if not killed:
             killed.append(worker_processes()[0])
             killed[0].kill()
+            deadline = time.monotonic() + 60
+            while not cluster._deaths and time.monotonic() < deadline:  # the other one may do the rest meanwhile
+                time.sleep(0.01)
 
     with pytest.warns(DataWarning) as said:
         found = map_on(cluster, job, made.scene, window=TILE, on_window=kill_one)

@@ -33,6 +33,7 @@ _STEP = 0.004  # of confidence kept in a byte: 0 to 250
 _UNKNOWN = 255  # no confidence, in a byte
 _GREY = (128, 128, 128)  # unsure
 _FIXED = 60_000_000  # bytes that a map takes beside its windows: GDAL's cache, strips, buffers
+_FEWEST_PIXELS = 64 * 64  # of a window with its halo: below that, halos are most of the work
 
 # Windows that are left -> the classified ones, in the same order; those without a wanted pixel may be left out.
 Unsure = tuple[float, int]  # the confidence below which a pixel is, and its number in the map then
@@ -82,10 +83,10 @@ def make_map(
     check_partial(files.partial, resume=resume)
     check_mask(scene, only)
     model.check_fits(scene)
-    pixels = pixels_within(memory, classifier, scene)
-    if pixels == 0:
+    if resident_memory() + _FIXED > memory:
         held = f"hypercaps itself holds {resident_memory() / 1e6:.0f} MB"
-        tell(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: the smallest windows are taken")
+        tell(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: small windows are taken")
+    pixels = pixels_within(memory, classifier, scene)
     windows = plan_windows(scene, patch=model.patch, pixels=pixels)
     if mapper is None:
         with_scores = files.probabilities is not None
@@ -111,7 +112,8 @@ def make_map(
 
 def pixels_within(memory: int, classifier: ConvCapsClassifier, scene: Scene) -> int:
     """Pixels of a window for which ``memory`` bytes suffice, all that the program holds already included."""
-    return max(0, memory - resident_memory() - _FIXED) // bytes_per_pixel(classifier.model_, scene)
+    room = memory - resident_memory() - _FIXED
+    return max(_FEWEST_PIXELS, room // bytes_per_pixel(classifier.model_, scene))
 
 
 def _about(
