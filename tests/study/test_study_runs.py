@@ -145,7 +145,7 @@ def test_a_run_cut_short_keeps_its_best_epoch_and_is_done_again_later(
     assert record["cut_short"] and result.left == 1
     assert run_study(part, tmp_path / "out").done_now == 1
     [record] = results(tmp_path / "out")
-    assert not record["cut_short"] and record["epochs"] == 2
+    assert not record["cut_short"] and record["epochs"] == 4
 
 
 def test_ctrl_c_writes_the_pages_with_what_there_is(study: Study, tmp_path: Path) -> None:
