@@ -16,9 +16,9 @@ QUICK = {"epochs": 6, "batch_size": 32}
 
 
 def fields(seed: int = 0) -> tuple[Scene, Labels, Split]:
-    """Six fields of two crops whose spectra drift from field to field, and labels in a corner of each crop's first.
+    """Six fields of two crops in much noise, whose spectra drift from field to field, and four labels in each field.
 
-    What a network learns in one field is little worth in the others; what the scene shows is where a field ends.
+    Too few to learn a field's spectrum by; what the scene shows is where a field ends.
     """
     rng = np.random.default_rng(seed)
     rows, cols, bands = 24, 48, 26
