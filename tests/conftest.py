@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
@@ -54,8 +55,14 @@ def on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HYPERCAPS_DATA", raising=False)
     monkeypatch.delenv("HYPERCAPS_MIRROR", raising=False)
     monkeypatch.setattr("hypercaps.io.catalog.cache_folder", lambda: tmp_path / "cache")
-    # Nor how much memory the tests before it have left behind.
-    monkeypatch.setattr("hypercaps.maps.resident_memory", lambda: 300_000_000)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def in_little_memory() -> Iterator[None]:
+    """Maps don't see how much memory the tests before them have left behind."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr("hypercaps.maps.resident_memory", lambda: 300_000_000)
+        yield
 
 
 QUICK = {"train": 0.4, "epochs": 8, "batch_size": 16}  # enough for a scene of make_cube
