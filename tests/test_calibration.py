@@ -157,7 +157,7 @@ def noisy() -> tuple[Scene, Labels]:
 
 @pytest.fixture(scope="module")
 def unsure() -> ConvCapsClassifier:
-    return ConvCapsClassifier(train=0.1, val=0.3, epochs=4, batch_size=16, patch=1).fit(*noisy())
+    return ConvCapsClassifier(recipe="paper", train=0.1, val=0.3, epochs=4, batch_size=16, patch=1).fit(*noisy())
 
 
 def test_from_fit_to_map(unsure: ConvCapsClassifier) -> None:

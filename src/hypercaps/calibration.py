@@ -136,7 +136,7 @@ def fit_calibration(scores: Scores, truth: Positions) -> Calibration:
     best = int(np.argmin([_log_loss(of_truth) for of_truth in kept_out]))
     found = _fit(scores, truth, kinds[best])
     step = -(-len(scores) // _TABLE)
-    conformity = np.sort(kept_out[best])[step - 1 :: step]
+    conformity = np.sort(kept_out[best])[step - 1 :: step].copy()  # in one piece, as a model file wants it
     return Calibration(found.temperature, len(scores), found.at, found.share, conformity)
 
 

@@ -115,7 +115,7 @@ class _Part:
     at: Window
     mask: npt.NDArray[np.uint8] | None  # eight pixels a byte; None: all of them
     with_scores: bool
-    coverage: float | None
+    coverage: float | None = None
 
 
 @dataclass(frozen=True)
