@@ -18,7 +18,7 @@ ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "calibration", "io",
     "whitening", "capsules", "models", "patches", "training", "flow", "selftraining", "parallel", "checks", "modelfile",
     "mapping", "scoring", "explain", "suggest", "classifier", "cluster", "describe", "plots", "maps", "run", "study",
-    "terminal", "messages", "arguments", "cli",
+    "bars", "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -53,7 +53,7 @@ HOMES = {
     "psutil": {"devices", "training"},
     "jinja2": {"study"},
     "typer": {"messages", "arguments", "cli"},
-    "rich": {"terminal", "messages"},
+    "rich": {"bars", "terminal", "messages"},
 }
 
 

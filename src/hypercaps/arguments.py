@@ -149,11 +149,11 @@ def open_both(
     allow_remote: bool = False,
 ) -> tuple[Scene, Labels]:
     """A scene and its labels; a public scene brings its own. A model's legend says which names it knows."""
-    from hypercaps import terminal
+    from hypercaps import bars
     from hypercaps.io import catalog
     from hypercaps.io.open import open_labels, open_scene
 
-    progress = terminal.download_bar(console_out())
+    progress = bars.download_bar(console_out())
     cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     if not labels and scene not in catalog.names():
         raise LabelsError(

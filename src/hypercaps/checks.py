@@ -44,6 +44,19 @@ def compare_names(ours: Legend, models: Legend) -> None:
         )
 
 
+def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> None:
+    """Refuse labels with nothing to tell apart, and a scene that is smaller than a patch."""
+    if len(labels.legend) < 2:
+        raise LabelsError(
+            f"labels {labels.name!r} hold one class only, {labels.legend.entries[0].name}: two or more are needed"
+        )
+    if patch > min(scene.rows, scene.cols):
+        raise ModelError(
+            f"method {method.name} looks at patches of {patch} x {patch} pixels but scene {scene.name!r} has "
+            f"{scene.rows} x {scene.cols}: take a method that looks at less, or a smaller patch where it allows one"
+        )
+
+
 def whole_number(name: str, value: Any, least: int) -> int:
     """A parameter as a plain whole number, numpy's included; it may end in a model file."""
     try:

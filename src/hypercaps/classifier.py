@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from hypercaps import flow, splits
 from hypercaps.checks import (
     MOST_UNLABELLED,
+    check_enough,
     check_kinds,
     check_memory,
     check_split,
@@ -123,25 +124,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
-        seed, patch, devices = (
-            whole_number("seed", self.seed, 0),
-            self._patch(),
-            whole_number("devices", self.devices, 1),
-        )
+        seed, patch = whole_number("seed", self.seed, 0), self._patch()
+        devices = whole_number("devices", self.devices, 1)
         check_devices(devices, method, recipe, self.device)
         labels.check_fits(scene)
         labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
         legend = labels.legend
-        if len(legend) < 2:
-            raise LabelsError(
-                f"labels {labels.name!r} hold one class only, {legend.entries[0].name}: two or more are needed"
-            )
-        if patch > min(scene.rows, scene.cols):
-            raise ModelError(
-                f"method {method.name} looks at patches of {patch} x {patch} pixels but scene {scene.name!r} has "
-                f"{scene.rows} x {scene.cols}: take a method that looks at less, or a smaller patch where it allows one"
-            )
+        check_enough(scene, labels, method, patch)
         device = Device(self.device, self.precision)
         structure = {**(recipe.structure or {}), **(self.structure or {})}
         split = self.draw_split(labels) if split is None else split.with_patch(patch)

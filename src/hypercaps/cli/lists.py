@@ -34,13 +34,13 @@ def download(
     debug: Debug = False,
 ) -> None:
     """Fetch a public scene now, check it, and say where it is."""
-    from hypercaps import terminal
+    from hypercaps import bars
     from hypercaps.io import catalog
 
     console = console_out()
     entry = catalog.get_scene(name)
     for part in ("cube", "labels"):
-        path, _ = entry.get(part, terminal.download_bar(console))
+        path, _ = entry.get(part, bars.download_bar(console))
         console.print(f"{part}: {plain(path)}", soft_wrap=True)
 
 

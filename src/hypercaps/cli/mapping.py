@@ -72,7 +72,7 @@ def map_(
     and in a style for QGIS beside it; --coverage writes FILE_sets.tif. Finished windows are kept in FILE.partial until
     the map is whole.
     """
-    from hypercaps import terminal
+    from hypercaps import bars
     from hypercaps.io.mapfiles import MapFiles
     from hypercaps.io.open import open_mask, open_scene
     from hypercaps.io.write import check_output, file_sha256
@@ -98,7 +98,7 @@ def map_(
         check_output(path, rasters | {".png"} if path == out else rasters, inputs=taken)
         taken.append(path)
     options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
-    cube = open_scene(scene, **options, progress=terminal.download_bar(console))
+    cube = open_scene(scene, **options, progress=bars.download_bar(console))
     only = open_mask(mask, cube) if mask else None
 
     from hypercaps.classifier import load_model  # torch: not before what was named could be read
@@ -109,7 +109,7 @@ def map_(
     cube = with_bands_of(classifier.model_, cube, resample)
     set_threads(threads)
     try:
-        with cluster_of(cluster, workers, threads) as pool, terminal.RunProgress(console) as bars:
+        with cluster_of(cluster, workers, threads) as pool, bars.RunProgress(console) as shown:
             mapper = None
             if pool is not None:
                 from hypercaps.cluster.maps import MapJob, Opening, map_windows_on
@@ -127,7 +127,7 @@ def map_(
                 memory=most_memory,
                 resume=resume,
                 mapper=mapper,
-                on_progress=bars.mapping,
+                on_progress=shown.mapping,
             )
     except KeyboardInterrupt:
         kept = f"What is finished is in {plain(files.partial)}: the same command with --resume goes on."

@@ -57,7 +57,7 @@ def explain(
     The class of one pixel, or a class on average over its pixels. Says also whether it matters: how much shorter the
     capsule gets without those bands. See docs/explain.md.
     """
-    from hypercaps import terminal
+    from hypercaps import bars, terminal
     from hypercaps.classifier import load_model
     from hypercaps.explain import explain_at, explain_class, find_class
     from hypercaps.io.open import open_scene
@@ -76,7 +76,7 @@ def explain(
     pixel = None if at is None else _pixel(at)
     trained = load_model(model).model_
     label = None if class_name is None else find_class(trained, class_name)
-    progress = terminal.download_bar(console)
+    progress = bars.download_bar(console)
     cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     cube = with_bands_of(trained, cube, resample)
     set_threads(threads)
@@ -138,7 +138,7 @@ def suggest(
     Each point has its rank, what the model takes it for, what it may be instead, and how sure it is. See
     docs/suggest.md.
     """
-    from hypercaps import terminal
+    from hypercaps import bars
     from hypercaps.classifier import load_model
     from hypercaps.io.open import open_labels, open_mask, open_scene
     from hypercaps.io.points import SUFFIXES, check_placed, write_points
@@ -152,7 +152,7 @@ def suggest(
     check_output(out, SUFFIXES, inputs=input_files(model, scene, mask, wavelengths, *(labels or ())))
     classifier = load_model(model)
     trained = classifier.model_
-    progress = terminal.download_bar(console)
+    progress = bars.download_bar(console)
     cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     cube = with_bands_of(trained, cube, resample)
     check_placed(out, cube)

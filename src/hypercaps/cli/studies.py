@@ -44,7 +44,7 @@ def study(
     Writes results.json, results.csv, results.md and results.html into DIR. Every finished run is kept: a study that
     was stopped or killed goes on where it was. A run that fails is listed and does not stop the others.
     """
-    from hypercaps import terminal
+    from hypercaps import bars, terminal
     from hypercaps.study.plan import open_study
     from hypercaps.study.study import run_study
 
@@ -54,7 +54,7 @@ def study(
     refuse_together(ctx, "cluster", ("workers",))
     plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
     try:
-        with cluster_of(cluster) as pool, terminal.StudyProgress(console, pool.slots if pool else workers) as shown:
+        with cluster_of(cluster) as pool, bars.StudyProgress(console, pool.slots if pool else workers) as shown:
             result = run_study(
                 plan,
                 out,
@@ -62,7 +62,7 @@ def study(
                 cluster=pool,
                 budget_minutes=budget,
                 command=command_line(),
-                download_progress=terminal.download_bar(console),
+                download_progress=bars.download_bar(console),
                 on_start=shown.started,
                 on_done=shown.run_done,
                 on_progress=shown.training,

@@ -98,7 +98,7 @@ def train(
     map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early
     and keeps the best model so far.
     """
-    from hypercaps import terminal
+    from hypercaps import bars, terminal
     from hypercaps.io.mapfiles import MapFiles, check_share
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.runfolder import RunFolder
@@ -141,7 +141,7 @@ def train(
         precision=precision,
         devices=devices,
     )
-    with terminal.RunProgress(console) as bars:
+    with bars.RunProgress(console) as shown:
         result = train_run(
             classifier,
             cube,
@@ -156,8 +156,8 @@ def train(
             reject=reject,
             memory=most_memory,
             force=force,
-            on_training=bars.training,
-            on_mapping=bars.mapping,
+            on_training=shown.training,
+            on_mapping=shown.mapping,
         )
     history = classifier.history_
     if history.interrupted:
