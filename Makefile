@@ -20,11 +20,13 @@ $(STAMP): pyproject.toml constraints.txt hatch_build.py src/hypercaps/native/ker
 demo: setup
 	$(BIN)/hypercaps train indian-pines --out $(DEMO) --force
 
-# Tests read what hypercaps writes with a program that shares nothing with it; without Debian's packages they skip that.
+# Tests look at what hypercaps writes with programs that share nothing with it; without Debian's packages they skip that.
 tools:
-	@command -v gdalinfo >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  { apt-get install -y -qq gdal-bin || { apt-get update -qq && apt-get install -y -qq gdal-bin; }; } >/dev/null 2>&1; } || \
-	  echo "gdalinfo is not here and can't be installed: tests that need it are skipped"
+	@for tool in gdalinfo:gdal-bin chromium:chromium; do \
+	  command -v $${tool%%:*} >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get install -y -qq $${tool##*:} || { apt-get update -qq && apt-get install -y -qq $${tool##*:}; }; } >/dev/null 2>&1; } || \
+	    echo "$${tool%%:*} is not here and can't be installed: tests that need it are skipped"; \
+	done
 
 test: setup tools
 	$(BIN)/python -m pytest

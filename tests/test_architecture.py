@@ -17,8 +17,8 @@ SRC = Path(hypercaps.__file__).parent
 ROOMS = [
     "errors", "native", "devices", "scene", "tiling", "resampling", "splits", "metrics", "calibration", "io",
     "whitening", "capsules", "models", "patches", "training", "flow", "selftraining", "parallel", "checks", "modelfile",
-    "mapping", "scoring", "explain", "suggest", "classifier", "cluster", "describe", "plots", "maps", "run", "study",
-    "bars", "terminal", "messages", "arguments", "cli",
+    "mapping", "scoring", "explain", "suggest", "classifier", "cluster", "describe", "quicklook", "signatures", "plots",
+    "webpage", "maps", "report", "evaluation", "run", "study", "bars", "terminal", "messages", "arguments", "cli",
 ]  # fmt: skip
 HOMES = {
     "torch": {
@@ -51,7 +51,7 @@ HOMES = {
     "matplotlib": {"plots"},
     "sklearn": {"calibration", "models", "classifier"},
     "psutil": {"devices", "training"},
-    "jinja2": {"study"},
+    "jinja2": {"webpage"},
     "typer": {"messages", "arguments", "cli"},
     "rich": {"bars", "terminal", "messages"},
 }

@@ -27,7 +27,10 @@ from hypercaps.cli import app
 
 QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]
 MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "map.png"}
-RUN_FILES = {"model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png", "reliability.png"} | MAPS
+REPORT = {"report.html", "scene.png", "labels.png", "classes.json"}
+RUN_FILES = {
+    "model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png", "reliability.png", *MAPS, *REPORT,
+}  # fmt: skip
 
 
 def hypercaps(*args: object) -> Result:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from conftest import make_cube
 from hypercaps.cli import app
-from hypercaps.terminal import leakage_text, split_text
+from hypercaps.splits.words import leakage_text, split_text
 
 SVM = ["--method", "rbf-svm", "--no-map", "--seed", "2", "--train", "0.3"]
 

@@ -107,7 +107,7 @@ def listed(text: str | None) -> list[str] | None:
 
 
 def command_line() -> str:
-    """What the user typed, for the page of a study."""
+    """What the user typed, for a page that says how to repeat it."""
     return shlex.join(["hypercaps", *sys.argv[1:]])
 
 

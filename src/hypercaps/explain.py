@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hypercaps import native
 from hypercaps.capsules.layers import ClassCaps
 from hypercaps.capsules.routing import coupling_coefficients, prediction_vectors
 from hypercaps.errors import ModelError, SceneError
@@ -155,6 +156,21 @@ def explain_class(
     return _explain(model, scene, chosen, output, on_progress)
 
 
+def explain_pixels(model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], label: int) -> Explanation:
+    """What the capsule of class ``label`` listened to, mean over valid pixels (N, 2), rows and columns."""
+    _check(model, scene)
+    return _explain(model, scene, pixels, _output(model, label), None)
+
+
+def can_explain(model: TrainedModel) -> bool:
+    """Whether the model has capsules that can be asked."""
+    try:
+        _routed(model.network)
+    except ModelError:
+        return False
+    return True
+
+
 def _explain(
     model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], output: int, on_progress: OnProgress | None
 ) -> Explanation:
@@ -164,8 +180,9 @@ def _explain(
         some = pixels[at : at + _AT_ONCE]
         patches, centred = _read(model, scene, some)
         spectra.append(patches[:, half, half].astype(np.float64))
-        parts.append(_attribute(model, centred, output))
-        checks.append(_delete(model, centred, parts[-1].bands, output, seed=at))
+        with native.torch_on_one_thread():  # what is multiplied is small: several threads wait longer than they work
+            parts.append(_attribute(model, centred, output))
+            checks.append(_delete(model, centred, parts[-1].bands, output, seed=at))
         if on_progress is not None:
             on_progress(at + len(some), len(pixels))
     whole = _Parts(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -26,7 +26,7 @@ from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import get_method
 from hypercaps.plots import LONGEST_SIDE, map_picture
 from hypercaps.scene import MAX_LABEL, Labels, Legend, LegendEntry, Scene, Window
-from hypercaps.tiling import plan_windows
+from hypercaps.tiling import plan_windows, thinning
 
 MEMORY = 1_000_000_000  # bytes, when nobody says
 _STEP = 0.004  # of confidence kept in a byte: 0 to 250
@@ -304,7 +304,7 @@ def _on_ground(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, l
 def _picture(partial: PartialMap, scene: Scene, legend: Legend, truth: Labels | None, title: str) -> bytes:
     """The map, thinned to what a picture shows."""
     height, width = Placement.of(scene).shape
-    step = -(-max(height, width) // LONGEST_SIDE)
+    step = thinning((height, width), LONGEST_SIDE)
     rows = [_on_ground(partial, scene, "classes", r, r + 1)[0, ::step] for r in range(0, height, step)]
     if truth is not None and scene.lookup is None:
         truth = Labels(truth.array[::step, ::step], truth.legend, truth.name)

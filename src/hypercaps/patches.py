@@ -7,6 +7,7 @@ patches is gathered from them. Beyond the scene's border, and where it holds not
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -196,18 +197,27 @@ class PatchStore:
 def _ready_pixels(
     scene: Scene, preprocessing: Preprocessing, needed: npt.NDArray[np.int64]
 ) -> tuple[Tensor, npt.NDArray[np.bool_]]:
-    """Some pixels (flat, ascending) and which of them are valid, read in strips that skip what nobody needs."""
+    """Some pixels (flat, ascending), preprocessed, and which of them are valid."""
     spectra, valid = torch.empty(needed.size, scene.bands), np.empty(needed.size, dtype=bool)
+    for at, read in read_pixels(scene, needed):
+        valid[at] = read.valid
+        spectra[at] = preprocessing.transform(read.values, read.valid)
+    return spectra, valid
+
+
+def read_pixels(scene: Scene, pixels: npt.NDArray[np.int64]) -> Iterator[tuple[slice, Pixels]]:
+    """Some pixels (flat, ascending) as they are, (n, bands) and (n,), in strips that skip what nobody needs.
+
+    The slice says which of them a strip holds.
+    """
     strip = max(1, _READ_VALUES // (scene.cols * scene.bands))
     for r0 in range(0, scene.rows, strip):
         r1 = min(r0 + strip, scene.rows)
-        first, last = np.searchsorted(needed, [r0 * scene.cols, r1 * scene.cols])
+        first, last = np.searchsorted(pixels, [r0 * scene.cols, r1 * scene.cols])
         if first == last:
             continue
-        r, c = np.divmod(needed[first:last], scene.cols)
+        r, c = np.divmod(pixels[first:last], scene.cols)
         c0, c1 = int(c.min()), int(c.max()) + 1
         read = scene.read(slice(r0, r1), slice(c0, c1))
         at = (r - r0, c - c0)
-        valid[first:last] = read.valid[at]
-        spectra[first:last] = preprocessing.transform(read.values[at], read.valid[at])
-    return spectra, valid
+        yield slice(first, last), Pixels(read.values[at], read.valid[at])

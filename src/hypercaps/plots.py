@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import colormaps
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from hypercaps.scene import Labels, Legend, Rgb
+from hypercaps.tiling import thinning
 from hypercaps.training import EpochRecord
 
 LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
@@ -93,7 +96,7 @@ def _panels_picture(
     figure = Figure(figsize=(size[0] * across, (size[1] + 0.4 + 0.15 * lines) * down), layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
     for ax, (name, raster) in zip(axes, panels, strict=False):
-        step = -(-max(raster.shape) // LONGEST_SIDE)
+        step = thinning((raster.shape[0], raster.shape[1]), LONGEST_SIDE)
         ax.imshow(colored(raster[::step, ::step], legend), interpolation="nearest")
         ax.set_title(name, fontsize=fontsize).set_parse_math(False)
         ax.set_xticks([])
@@ -236,10 +239,7 @@ def listening_picture(
     """What a class capsule listened to along the spectrum, below the spectrum itself."""
     bands = spectrum.size
     x = np.arange(1, bands + 1) if wavelengths is None else wavelengths
-    # Where bands are missing, lines would cross the gap.
-    steps = np.diff(x)
-    gaps = np.flatnonzero(steps > 3 * np.median(steps)) + 1 if bands > 2 else np.empty(0, dtype=np.intp)
-    pieces = np.split(np.arange(bands), gaps)
+    pieces = unbroken(x)
     widths = np.gradient(x) if bands > 1 else np.ones(1)
     widths = np.minimum(widths, np.median(widths))
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
@@ -265,6 +265,27 @@ def listening_picture(
         ax.spines[["top", "right"]].set_visible(False)
     upper.set_title(textwrap.fill(title, 80), fontsize=10).set_parse_math(False)
     return _png(figure)
+
+
+def unbroken(x: npt.NDArray[Any]) -> list[npt.NDArray[np.intp]]:
+    """Runs of bands (bands,) nm without a gap: where bands are missing, a line would cross it."""
+    steps = np.diff(x)
+    gaps = np.flatnonzero(steps > 3 * np.median(steps)) + 1 if x.size > 2 else np.empty(0, dtype=np.intp)
+    return np.split(np.arange(x.size), gaps)
+
+
+def raster_picture(rgb: npt.NDArray[np.uint8]) -> bytes:
+    """(h, w, 3) colours as they are, a pixel each."""
+    buffer = io.BytesIO()
+    imsave(buffer, rgb, format="png")
+    return buffer.getvalue()
+
+
+def confidence_colors(confidence: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
+    """(h, w) from 0 to 1 to (h, w, 3): dark is unsure, bright is sure; grey where there is nothing."""
+    colors = np.round(255 * colormaps["viridis"](np.nan_to_num(confidence))[..., :3]).astype(np.uint8)
+    colors[np.isnan(confidence)] = _BACKGROUND
+    return np.asarray(colors)
 
 
 def _interesting(series: Sequence[Sequence[float]]) -> tuple[float, float]:

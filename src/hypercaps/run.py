@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,21 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from hypercaps import splits
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.errors import DataWarning, SplitError
+from hypercaps.errors import SplitError
+from hypercaps.evaluation import run_metrics, side_by_side, twin_of
 from hypercaps.io.mapfiles import MapFiles, check_share
 from hypercaps.io.runfolder import RunFolder
 from hypercaps.io.write import file_sha256, write_bytes, write_csv, write_json, write_npz
 from hypercaps.mapping import Mask, OnProgress
 from hypercaps.maps import MEMORY, make_map
-from hypercaps.metrics import Scores
-from hypercaps.modelfile import TrainedModel
 from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
-from hypercaps.plots import curves_picture, reliability_picture
+from hypercaps.plots import colored, curves_picture, raster_picture, reliability_picture
+from hypercaps.quicklook import LONGEST_SIDE, quicklook
+from hypercaps.report import make_report
 from hypercaps.scene import Labels, Scene
+from hypercaps.signatures import describe, signatures
 from hypercaps.splits import Split
+from hypercaps.tiling import thinning
 from hypercaps.training import Progress
 
 
@@ -36,6 +38,7 @@ class RunResult:
     metrics: dict[str, Any]  # as in metrics.json
     out: Path
     mapped: bool  # False if no map was wanted, or the user stopped it
+    reported: bool = True  # False if the user stopped the report
 
 
 def train_run(
@@ -51,16 +54,22 @@ def train_run(
     probabilities: bool = False,
     coverage: float | None = None,
     reject: float | None = None,
+    both: bool = False,
+    command: str | None = None,
     memory: int = MEMORY,
     force: bool = False,
+    on_second: Callable[[str], None] = lambda other: None,
     on_training: Callable[[Progress], None] | None = None,
     on_mapping: OnProgress | None = None,
 ) -> RunResult:
     """Fit, score the test set, map the scene, or ``only`` part of it, and write it all into ``out``, or nothing.
 
-    Ctrl-C while mapping gives up the map only: what was trained is worth keeping.
+    ``both`` trains a second time, by the other kind of split, and sets its scores beside; ``on_second`` is told which.
+    ``command`` is what the user typed, for the report. Ctrl-C while mapping gives up the map only, and later on the
+    report only: what was trained is worth keeping.
     """
     _check_can_calibrate(classifier, split, {"coverage": coverage, "reject": reject})
+    twin = _twin(classifier, scene, labels, split) if both else None
     needed = _bytes_needed(classifier, scene, labels, with_map, probabilities)
     with RunFolder(out, force=force, needs_bytes=needed) as staging:
         files = MapFiles(
@@ -76,19 +85,25 @@ def train_run(
         classifier.fit(scene, labels, split, on_progress=on_training)
         metrics = run_metrics(classifier)
         history, drawn = classifier.history_, classifier.split_
+        if twin is not None and not history.interrupted:
+            on_second(twin.split_by)
+            twin.fit(scene, labels, on_progress=on_training)
+            metrics["both"] = side_by_side(run_metrics(classifier), run_metrics(twin))
         classifier.save(staging / "model.safetensors")
+        sha256 = file_sha256(staging / "model.safetensors")
+        metrics |= _how(classifier, command, sha256) | {"coverage": coverage, "reject": reject}
         write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds", "stage"), history.records)
         write_npz(staging / "split.npz", train=drawn.train, val=drawn.val, test=drawn.test)
         write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
         write_bytes(staging / "reliability.png", reliability_picture(metrics))
-        mapped = False
+        mapped = reported = False
         if with_map:
             with suppress(KeyboardInterrupt):
                 make_map(
                     classifier,
                     scene,
                     files,
-                    model_sha256=file_sha256(staging / "model.safetensors"),
+                    model_sha256=sha256,
                     only=only,
                     memory=memory,
                     truth=labels,
@@ -97,7 +112,59 @@ def train_run(
                 mapped = True
             files.partial.unlink(missing_ok=True)
         write_json(staging / "metrics.json", metrics)
-    return RunResult(classifier, metrics, out, mapped=mapped)
+        with suppress(KeyboardInterrupt):
+            _write_report(staging, classifier, scene, labels)
+            reported = True
+    return RunResult(classifier, metrics, out, mapped=mapped, reported=reported)
+
+
+def _twin(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, split: Split | None) -> ConvCapsClassifier:
+    """What is trained by the other kind of split."""
+    if split is not None or classifier.split_by not in ("random", "blocks"):
+        kind = "file" if split is not None else classifier.split_by
+        raise SplitError(f"a split of kind {kind!r} has no counterpart: both need --split random or --split blocks")
+    return twin_of(classifier, scene, labels, block=classifier.block)
+
+
+def _how(classifier: ConvCapsClassifier, command: str | None, sha256: str) -> dict[str, Any]:
+    """The part of metrics.json that says how to repeat the run."""
+    model = classifier.model_
+    default = ConvCapsClassifier().get_params()
+    return {
+        "command": command,
+        "params": {name: value for name, value in classifier.get_params().items() if value != default[name]},
+        "versions": dict(model.versions),
+        "model_sha256": sha256,
+        "labels_digest": model.split["labels"],
+    }
+
+
+def _write_report(staging: Path, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> None:
+    """report.html and what it is made of."""
+    labels = labels.where_valid(scene)
+    look = quicklook(scene)
+    model, split = classifier.model_, classifier.split_
+    about = describe(signatures(model, scene, labels), model, scene)
+    rows, cols, bands = scene.shape
+    about["scene"] = {"name": scene.name, "rows": rows, "cols": cols, "bands": bands, "picture": look.caption}
+    for name in ("train", "val", "test"):
+        counts = np.bincount(labels.array.ravel()[getattr(split, name)], minlength=int(model.legend.labels.max()) + 1)
+        for entry in about["classes"]:
+            entry[name] = int(counts[entry["label"]])
+    write_json(staging / "classes.json", about)
+    write_bytes(staging / "scene.png", raster_picture(look.picture))
+    write_bytes(staging / "labels.png", raster_picture(colored(_thinned(labels), labels.legend)))
+    write_bytes(staging / "report.html", make_report(staging).encode())
+
+
+def _thinned(labels: Labels) -> npt.NDArray[np.int16]:
+    """Labels at the size of a picture. Few among many pixels must not get lost: a cell shows any that lies in it."""
+    step = thinning(labels.shape, LONGEST_SIDE)
+    rows, cols = labels.shape
+    small = np.zeros((-(-rows // step), -(-cols // step)), dtype=np.int16)
+    r, c = np.nonzero(labels.array)
+    small[r // step, c // step] = labels.array[r, c]
+    return small
 
 
 def _check_can_calibrate(
@@ -111,124 +178,6 @@ def _check_can_calibrate(
                 f"--{option} needs validation pixels, to learn from them how far to trust a score, and there are none: "
                 "set some aside (--val 0.1, or in the split's file)"
             )
-
-
-def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
-    """metrics.json of a trained classifier."""
-    model, history, split = classifier.model_, classifier.history_, classifier.split_
-    return {
-        **classifier.scores_.to_json(),
-        "n_train": int(split.train.size),
-        "n_val": int(split.val.size),
-        "n_test": int(split.test.size),
-        "split": split.kind,
-        "block": split.how.get("block"),
-        "leakage": split.leakage,
-        "parameters": model.parameters,
-        "train_seconds": history.seconds,
-        "best_epoch": history.best_epoch,
-        "epochs": len(history.records),
-        "interrupted": history.interrupted,
-        "seed": classifier.seed,
-        "method": model.method,
-        "recipe": model.recipe["name"],
-        "scene": model.scene,
-    }
-
-
-def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: Split | None = None) -> Split | None:
-    """The split to evaluate by: ``given``, or the model's own if these are the labels it was trained on, or None.
-
-    On those labels, pixels that the model has learned from must not be in the test set: its split is drawn again
-    to make sure, and where that is not possible the very split it was trained by is asked for.
-    """
-    if model.split.get("labels") != labels.digest():
-        return given
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the evaluation itself will say it
-        own = splits.draw(labels.where_valid(scene), model.split, patch=model.patch)
-    if own is None or own.digest() != model.split.get("digest"):
-        if given is None or given.digest() != model.split.get("digest"):
-            raise SplitError(
-                "the model was trained on pixels of these labels and its split can't be drawn again: name the "
-                "split.npz of its run with --split-file"
-            )
-        return given
-    if given is not None and np.isin(given.test, np.concatenate([own.train, own.val])).any():
-        raise SplitError(
-            "the test set of this split holds pixels that the model was trained or validated on: name the split.npz of "
-            "its own run, or leave --split-file out"
-        )
-    return given or own
-
-
-def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split: Split | None) -> dict[str, Any]:
-    """What ``hypercaps evaluate`` says, with the keys of metrics.json."""
-    return {
-        **scores.to_json(),
-        "n_train": int(split.train.size) if split else None,  # None: not known for other labels
-        "n_val": int(split.val.size) if split else None,
-        "n_test": scores.n_test,
-        "split": split.kind if split else None,
-        "block": split.how.get("block") if split else None,
-        "leakage": split.leakage if split else None,
-        "parameters": model.parameters,
-        "method": model.method,
-        "recipe": model.recipe.get("name"),
-        "seed": model.recipe.get("seed"),
-        "scene": scene.name,
-        "trained_on": model.scene,
-    }
-
-
-def check_both(model: TrainedModel, labels: Labels) -> None:
-    """Refuse a model that can't be scored by both splits."""
-    if model.split.get("labels") != labels.digest():
-        raise SplitError(
-            "the model was trained on other labels than these: both splits can be compared only on the labels that the "
-            "model was trained on"
-        )
-    if model.split.get("kind") not in ("share", "per-class", "blocks"):
-        raise SplitError(
-            f"the model was trained by a split of kind {model.split.get('kind')!r}, which has no counterpart: train it "
-            "with --split random or --split blocks to compare both"
-        )
-
-
-def evaluate_both(
-    classifier: ConvCapsClassifier,
-    scene: Scene,
-    labels: Labels,
-    *,
-    block: int = 16,
-    on_start: Callable[[str], None] = lambda other: None,
-    on_training: Callable[[Progress], None] | None = None,
-    on_mapping: OnProgress | None = None,
-) -> dict[str, dict[str, Any]]:
-    """The scores of a trained classifier by a random split and by blocks: ``{"random": metrics, "blocks": metrics}``.
-
-    A model can be scored only on pixels it has not learned from, so that its own split gives one of the two. For the
-    other a second model is trained by the same recipe, shares and seed, and thrown away; ``on_start`` is told which.
-    """
-    model = classifier.model_
-    check_both(model, labels)
-    own = evaluation_split(model, scene, labels)
-    other = "random" if model.split["kind"] == "blocks" else "blocks"
-    twin = ConvCapsClassifier(**classifier.get_params()).set_params(split_by=other)
-    if other == "blocks":
-        twin.set_params(block=block)
-    # What an earlier training found is not part of the recipe.
-    found = getattr(model.network, "found", {})
-    structure = {key: value for key, value in (classifier.structure or {}).items() if key not in found}
-    twin.set_params(structure=structure or None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # fit says it once more
-        twin.draw_split(labels.where_valid(scene))  # refused now, if at all, and not after the first score
-    first = evaluation_metrics(model, scene, classifier.evaluate(scene, labels, own, on_mapping), own)
-    on_start(other)
-    twin.fit(scene, labels, on_progress=on_training)
-    both = {own.kind if own else "": first, other: run_metrics(twin)}
-    return {kind: both[kind] for kind in ("random", "blocks")}
 
 
 def _bytes_needed(

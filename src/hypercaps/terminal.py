@@ -11,11 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from hypercaps.io.runfolder import RUN_FILES
+from hypercaps.splits.words import leakage_text, split_text
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
     from hypercaps.study.study import StudyResult
-
-MUCH_LEAKAGE = 0.05  # above this, a random split's figures need a word of explanation
 
 
 def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
@@ -54,32 +53,6 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
         )
 
 
-def split_text(metrics: Mapping[str, Any]) -> str:
-    """The split that scores are of, and its leakage."""
-    if metrics["leakage"] is None:
-        return "All labelled pixels; whether the model has seen ground near them is not known."
-    kind, leakage = metrics["split"], f"leakage {100 * metrics['leakage']:.1f} %"
-    ways = {
-        "random": "pixels at random",
-        "polygons": "whole polygons",
-        "blocks": f"blocks of {metrics.get('block')} x {metrics.get('block')} pixels",
-        "file": "the pixels of a file",
-        "given": "pixels chosen by hand",
-    }
-    whose = "that share of the test pixels has" if metrics["leakage"] > 0 else "none of the test pixels has"
-    return f"Split: {kind} ({ways.get(kind, 'unknown')}), {leakage}: {whose} a training pixel inside the patch."
-
-
-def leakage_text(metrics: Mapping[str, Any]) -> str | None:
-    """What a high leakage means, and where the honest figure is to be had; None where there is little of it."""
-    if metrics["split"] != "random" or metrics["leakage"] <= MUCH_LEAKAGE:
-        return None
-    return (
-        "The network has seen the ground around most of its test pixels: on ground away from the labels, expect less; "
-        "'--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
-    )
-
-
 def print_both(console: Console, both: Mapping[str, Mapping[str, Any]]) -> None:
     """The same recipe scored by two splits, side by side."""
     table = Table(box=None, pad_edge=False)
@@ -112,7 +85,8 @@ def print_files(console: Console, out: Path) -> None:
     """Where to look."""
     console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
     about = {
-        "map.png": "the map beside the ground truth: look here first",
+        "report.html": "all of it on one page: look here first",
+        "map.png": "the map beside the ground truth",
         "map.tif": "classes with colours, for a GIS",
         "map.tif.aux.xml": "the classes' names, for GDAL",
         "map.qml": "the map's style, for QGIS",
@@ -123,6 +97,9 @@ def print_files(console: Console, out: Path) -> None:
         "curves.png": "loss and validation accuracy by epoch",
         "history.csv": "the same as numbers",
         "reliability.png": "how far confidence can be trusted",
+        "scene.png": "the scene in three of its bands",
+        "labels.png": "the ground truth",
+        "classes.json": "spectra of the classes, and what the network listened to",
         "split.npz": "which pixels trained, validated and tested",
         "model.safetensors": "the model, for 'hypercaps map'",
     }

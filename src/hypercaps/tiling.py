@@ -30,6 +30,11 @@ def plan_windows(scene: Scene, *, patch: int, pixels: int) -> list[Window]:
     return list(_grid(scene, rows, cols))
 
 
+def thinning(shape: tuple[int, int], longest: int) -> int:
+    """Every how many rows and columns of a raster are shown, so that a picture is no longer than ``longest`` pixels."""
+    return max(1, -(-max(shape) // longest))
+
+
 def _block(scene: Scene) -> tuple[int, int]:
     """Rows and columns of the file's blocks, as far as windows can follow them."""
     if scene.block is None:

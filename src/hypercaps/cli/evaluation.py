@@ -85,7 +85,7 @@ def evaluate(
     )
 
     from hypercaps.classifier import load_model
-    from hypercaps.run import check_both, evaluate_both, evaluation_metrics, evaluation_split
+    from hypercaps.evaluation import check_both, evaluate_both, evaluation_metrics, evaluation_split
 
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_

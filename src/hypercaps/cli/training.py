@@ -25,6 +25,7 @@ from hypercaps.arguments import (
     SplitOption,
     Threads,
     Wavelengths,
+    command_line,
     memory_bytes,
     open_both,
     refuse_together,
@@ -33,7 +34,7 @@ from hypercaps.arguments import (
 )
 from hypercaps.cli.root import app
 from hypercaps.errors import OutputError
-from hypercaps.messages import console_out
+from hypercaps.messages import console_out, say
 
 
 @app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
@@ -59,6 +60,13 @@ def train(
         ),
     ] = "random",
     block: Block = 16,
+    both: Annotated[
+        bool,
+        typer.Option(
+            "--both",
+            help="Also score by the other of random and blocks, side by side; trains a second time.",
+        ),
+    ] = False,
     split_file: SplitOption = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same run.")] = 0,
     epochs: Annotated[
@@ -94,9 +102,9 @@ def train(
 ) -> None:
     """Train on a scene and its labels, say how good it is, and map the scene.
 
-    Writes model.safetensors, metrics.json, history.csv, split.npz, curves.png, reliability.png, and, unless --no-map,
-    map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR. Ctrl-C ends the training early
-    and keeps the best model so far.
+    Writes report.html, which shows all of it, model.safetensors, metrics.json, history.csv, split.npz, classes.json,
+    pictures, and, unless --no-map, map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR.
+    Ctrl-C ends the training early and keeps the best model so far.
     """
     from hypercaps import bars, terminal
     from hypercaps.io.mapfiles import MapFiles, check_share
@@ -106,12 +114,13 @@ def train(
 
     console = console_out()
     most_memory = memory_bytes(memory)
-    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block"))
+    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block", "both"))
     check_kind(split)
     MapFiles(confidence_dtype=confidence_dtype)
     if split != "blocks":  # there, --train says how much ground trains and --per-class how many pixels of it
         refuse_together(ctx, "per_class", ("train",))
-        refuse_without(ctx, "block", "--split blocks")
+        if not both:
+            refuse_without(ctx, "block", "--split blocks")
     for option, value in (("coverage", coverage), ("reject", reject)):
         check_share(option, value)
         if value is not None and not with_map:
@@ -154,8 +163,11 @@ def train(
             probabilities=probabilities,
             coverage=coverage,
             reject=reject,
+            both=both,
+            command=command_line(),
             memory=most_memory,
             force=force,
+            on_second=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
             on_training=shown.training,
             on_mapping=shown.mapping,
         )
@@ -167,5 +179,9 @@ def train(
         )
     if with_map and not result.mapped:
         console.print("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
+    if not result.reported:
+        console.print("[yellow]The report was stopped[/]: the run has none.")
     terminal.print_scores(console, result.metrics)
+    if "both" in result.metrics:
+        terminal.print_both(console, result.metrics["both"])
     terminal.print_files(console, out)

@@ -12,6 +12,7 @@ from hypercaps.errors import OutputError
 from hypercaps.io.write import explained
 
 RUN_FILES = (
+    "report.html",
     "model.safetensors",
     "history.csv",
     "split.npz",
@@ -24,6 +25,9 @@ RUN_FILES = (
     "map.png",
     "curves.png",
     "reliability.png",
+    "scene.png",
+    "labels.png",
+    "classes.json",
     "metrics.json",
 )
 

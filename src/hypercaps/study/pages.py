@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
+from hypercaps import webpage
 from hypercaps.io import catalog
 from hypercaps.io.write import write_csv, write_files, write_json
 from hypercaps.plots import Panel, convergence_picture, maps_picture
@@ -287,13 +284,12 @@ def _markdown_text(text: str) -> str:
 
 def to_html(blocks: Sequence[Block], title: str) -> str:
     """One file that opens without a network: pictures and styles are inside."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    # Texts of errors name addresses; without http:// in front nothing takes one for a link, nor the page for online.
-    environment.filters["plain"] = lambda text: re.sub(r"(?i)\bhttps?://", "", text)
-    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
-    environment.tests["numeric_in"] = lambda position, table: is_numeric(table, position)
-    template = environment.from_string((files("hypercaps.study") / "page.html.jinja").read_text(encoding="utf-8"))
-    return template.render(title=title, blocks=[(type(block).__name__, block) for block in blocks])
+    return webpage.render(
+        "study",
+        title=title,
+        blocks=[(type(block).__name__, block) for block in blocks],
+        tests={"numeric_in": lambda position, table: is_numeric(table, position)},
+    )
 
 
 def write_study(out: Path) -> list[Path]:

@@ -1,0 +1,66 @@
+"""A real browser for pages: Debian's chromium, kept off the network by a proxy on loopback that notes what it asks."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import subprocess
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from matplotlib.image import imread
+
+QUIET = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
+    "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=5000", "--enable-logging=stderr",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What came of opening a page."""
+
+    picture: npt.NDArray[np.float32]  # (h, w, 3)
+    complaints: list[str]  # of the console: script errors, what the page's own policy refused
+    hosts: set[str]  # that were asked for anything, by the page or by the browser for itself
+
+
+def look_at(page: Path, *, width: int = 1280, height: int = 2000) -> Seen:
+    """Open a page and take a screenshot."""
+    command = shutil.which("chromium")
+    if command is None:
+        pytest.skip("chromium is not installed (Debian's package chromium)")
+    hosts: set[str] = set()
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            hosts.add(urlsplit(self.path).hostname or "")
+            self.send_error(404)
+
+        def do_CONNECT(self) -> None:
+            hosts.add(self.path.rpartition(":")[0])
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *args: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy, tempfile.TemporaryDirectory() as own:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        shot = Path(own) / "shot.png"
+        places = [f"--user-data-dir={own}/profile", f"--proxy-server=127.0.0.1:{proxy.server_port}"]
+        view = [f"--window-size={width},{height}", f"--screenshot={shot}", page.absolute().as_uri()]
+        done = subprocess.run([command, *QUIET, *places, *view], capture_output=True, text=True, timeout=120)
+        proxy.shutdown()
+        assert shot.exists(), done.stderr
+        picture = imread(shot)[..., :3]
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return Seen(picture, complaints, hosts)
