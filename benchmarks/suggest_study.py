@@ -68,10 +68,22 @@ def main() -> None:
                 more = by_suggestion(model, train, left) if how == "suggested" else rng.choice(left, args.add, False)
                 train, left = np.sort(np.concatenate([train, more])), np.setdiff1d(left, more)
                 model = trained(train)
+    curves: dict[str, dict[int, float]] = {"suggested": {}, "random": {}}
     for (how, size), scores in found.items():
         oa, aa = zip(*scores, strict=True)
+        curves[how][size] = statistics.mean(oa)
         print(f"{how:9} {size:4} labels: OA {statistics.mean(oa):.2f} ({min(oa):.2f}-{max(oa):.2f}), "
               f"AA {statistics.mean(aa):.2f}")  # fmt: skip
+    for size in curves["suggested"]:
+        pairs = zip(found["suggested", size], found["random", size], strict=True)
+        ahead = [one[0] - two[0] for one, two in pairs]
+        error = statistics.stdev(ahead) / len(ahead) ** 0.5 if len(ahead) > 1 else float("nan")
+        sizes, means = zip(*sorted(curves["random"].items()), strict=True)
+        as_good = np.interp(curves["suggested"][size], np.maximum.accumulate(means), sizes)
+        beyond = "more than " if curves["suggested"][size] > max(means) else ""
+        wins = f"{sum(a > 0 for a in ahead)} of {len(ahead)} seeds"
+        print(f"{size:4} labels: ahead by {statistics.mean(ahead):+.2f} points (standard error {error:.2f}, {wins}); "
+              f"as good as {beyond}{as_good:.0f} at random")  # fmt: skip
 
 
 if __name__ == "__main__":

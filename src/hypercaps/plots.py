@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,10 @@ Panel = tuple[str, npt.NDArray[np.integer[Any]]]  # a title and (rows, columns) 
 
 def _png(figure: Figure, dpi: int = 130) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", facecolor="white")
+    with warnings.catch_warnings():
+        # A name in letters that the font lacks is drawn as boxes; report.html has it in the browser's fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", facecolor="white")
     return buffer.getvalue()
 
 

@@ -36,6 +36,7 @@ def make_report(folder: Path) -> str:
         split_text=split_text(metrics),
         leakage_text=leakage_text(metrics),
         both=[(name, found, split_text(found)) for name, found in (metrics.get("both") or {}).items()],
+        wide=classes["scene"]["cols"] > 2.5 * classes["scene"]["rows"],
         panels=_panels(folder, classes, look),
         gradient=_gradient(),
         unsure=None if look is None or metrics["reject"] is None else _unsure(look, classes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.errors import SplitError
+from hypercaps.errors import DataWarning, SplitError
 from hypercaps.evaluation import run_metrics, side_by_side, twin_of
 from hypercaps.io.mapfiles import MapFiles, check_share
 from hypercaps.io.runfolder import RunFolder
@@ -141,7 +142,9 @@ def _how(classifier: ConvCapsClassifier, command: str | None, sha256: str) -> di
 
 def _write_report(staging: Path, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> None:
     """report.html and what it is made of."""
-    labels = labels.where_valid(scene)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # fit has said it
+        labels = labels.where_valid(scene)
     look = quicklook(scene)
     model, split = classifier.model_, classifier.split_
     about = describe(signatures(model, scene, labels), model, scene)

@@ -169,9 +169,9 @@ def test_few_labels_is_drawn_both_ways_with_one_guard_for_all() -> None:
     settings = open_study("few-labels").settings()
     assert {setting.per_class for setting in settings} == {5, 10, 20, 50}
     assert {(s.split, s.block, s.guard) for s in settings} == {("random", None, None), ("blocks", 16, 4)}
-    assert len({setting.method.name for setting in settings}) == 7
+    assert len({setting.method.name for setting in settings}) == 8
     assert {setting.seed for setting in settings} == set(range(10))
-    assert len({setting.key for setting in settings}) == len(settings) == 7 * 3 * 4 * 2 * 10
+    assert len({setting.key for setting in settings}) == len(settings) == 8 * 3 * 4 * 2 * 10
     names = {s.key.rpartition("_")[0] for s in settings if s.seed == 3 and s.per_class == 5 and s.method.name == "mlp"}
     assert "indian-pines_mlp_tuned_5each_blocks16_seed03" in names
     assert "indian-pines_mlp_tuned_5each_seed03" in names

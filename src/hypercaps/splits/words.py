@@ -28,7 +28,8 @@ def leakage_text(metrics: Mapping[str, Any]) -> str | None:
     """What a high leakage means, and where the honest figure is to be had; None where there is little of it."""
     if metrics["split"] != "random" or metrics["leakage"] <= MUCH_LEAKAGE:
         return None
+    much = "most" if metrics["leakage"] > 0.5 else "many"
     return (
-        "The network has seen the ground around most of its test pixels: on ground away from the labels, expect less; "
+        f"The network has seen the ground around {much} of its test pixels: on ground away from the labels, expect less; "
         "'--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
     )
