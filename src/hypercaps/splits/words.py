@@ -30,6 +30,6 @@ def leakage_text(metrics: Mapping[str, Any]) -> str | None:
         return None
     much = "most" if metrics["leakage"] > 0.5 else "many"
     return (
-        f"The network has seen the ground around {much} of its test pixels: on ground away from the labels, expect less; "
-        "'--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
+        f"The network has seen the ground around {much} of its test pixels: on ground away from the labels, expect "
+        "less; '--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
     )
