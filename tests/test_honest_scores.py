@@ -10,9 +10,12 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from conftest import make_cube
+from conftest import QUICK, make_cube
+from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
-from hypercaps.splits.words import leakage_text, split_text
+from hypercaps.evaluation import run_metrics
+from hypercaps.scene import Labels, Scene
+from hypercaps.splits.words import leakage_text, scene_text, split_text
 
 SVM = ["--method", "rbf-svm", "--no-map", "--seed", "2", "--train", "0.3"]
 
@@ -127,3 +130,24 @@ def test_what_train_refuses_about_blocks(made_files: tuple[Path, Path], tmp_path
         refused = hypercaps("train", *made_files, "--out", tmp_path / "run", *options)
         assert refused.exit_code == 2 and said in " ".join(refused.output.split()), refused.output
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "pseudo_labelled", "said"),
+    [
+        ("blocks", 900, True),
+        ("polygons", 900, True),
+        ("random", 900, False),
+        ("blocks", 0, False),
+        ("blocks", None, False),
+    ],
+)
+def test_ground_that_was_looked_at_is_not_called_unseen(kind: str, pseudo_labelled: int | None, said: bool) -> None:
+    metrics = {"split": kind, "leakage": 0.0, "pseudo_labelled": pseudo_labelled}
+    assert (scene_text(metrics) is not None) == said
+
+
+def test_the_recipe_says_whether_it_learned_from_unlabelled_pixels(made: tuple[Scene, Labels]) -> None:
+    for recipe, some in (("best", True), ("paper", False)):
+        fitted = ConvCapsClassifier(**QUICK, recipe=recipe).fit(*made)
+        assert bool(run_metrics(fitted)["pseudo_labelled"]) == some

@@ -38,6 +38,7 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
         "seed": classifier.seed,
         "method": model.method,
         "recipe": model.recipe["name"],
+        "pseudo_labelled": model.recipe.get("extra", 0),  # pixels of each epoch; only recipe best has any
         "scene": model.scene,
     }
 
@@ -81,6 +82,7 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "parameters": model.parameters,
         "method": model.method,
         "recipe": model.recipe.get("name"),
+        "pseudo_labelled": model.recipe.get("extra", 0),
         "seed": model.recipe.get("seed"),
         "scene": scene.name,
         "trained_on": model.scene,

@@ -14,7 +14,7 @@ from hypercaps import webpage
 from hypercaps.io.lookmap import MapLook, look_at_map, look_at_raster
 from hypercaps.plots import confidence_colors, raster_picture, unbroken
 from hypercaps.quicklook import LONGEST_SIDE
-from hypercaps.splits.words import leakage_text, split_text
+from hypercaps.splits.words import leakage_text, scene_text, split_text
 from hypercaps.tiling import thinning
 
 _NOTHING = (245, 245, 245)
@@ -34,7 +34,7 @@ def make_report(folder: Path) -> str:
         metrics=metrics,
         scene=classes["scene"],
         split_text=split_text(metrics),
-        leakage_text=leakage_text(metrics),
+        advice=[leakage_text(metrics) if not metrics.get("both") else None, scene_text(metrics)],
         both=[(name, found, split_text(found)) for name, found in (metrics.get("both") or {}).items()],
         wide=classes["scene"]["cols"] > 2.5 * classes["scene"]["rows"],
         panels=_panels(folder, classes, look),

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hypercaps.io.runfolder import RUN_FILES
-from hypercaps.splits.words import leakage_text, split_text
+from hypercaps.splits.words import leakage_text, scene_text, split_text
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
     from hypercaps.study.study import StudyResult
@@ -38,8 +38,9 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
         soft_wrap=True,
     )
     console.print(split_text(metrics), soft_wrap=True)
-    if (advice := leakage_text(metrics)) is not None:
-        console.print(advice, soft_wrap=True)
+    for advice in (leakage_text(metrics), scene_text(metrics)):
+        if advice is not None:
+            console.print(advice, soft_wrap=True)
     if metrics.get("ece_after") is not None:
         console.print(
             f"Confidence differs from the share that is right by {100 * metrics['ece_after']:.1f} points on average "

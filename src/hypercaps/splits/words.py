@@ -33,3 +33,13 @@ def leakage_text(metrics: Mapping[str, Any]) -> str | None:
         f"The network has seen the ground around {much} of its test pixels: on ground away from the labels, expect "
         "less; '--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
     )
+
+
+def scene_text(metrics: Mapping[str, Any]) -> str | None:
+    """How far a score by other ground reaches where the model has looked at that ground too; None where it hasn't."""
+    if not metrics.get("pseudo_labelled") or metrics["split"] not in ("blocks", "polygons"):
+        return None
+    return (
+        "It has also learned from unlabelled pixels of this scene, by classes that flowed to them from the labels, "
+        "never from a label of the test set: expect this accuracy in the rest of this scene, and less in another one."
+    )
