@@ -13,8 +13,7 @@ import argparse
 import functools
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -59,18 +58,6 @@ class Averaging(torch.optim.Adam):
         return result
 
 
-@contextmanager
-def changed(method: dict[str, Any] | None = None, store: Callable[..., PatchStore] | None = None) -> Iterator[None]:
-    """The registered method with other parts, or patches that are spoilt in another way."""
-    known = METHODS["convcapsnet"]
-    with mock.patch.dict(METHODS, {"convcapsnet": replace(known, **(method or {}))}):
-        if store is None:
-            yield
-        else:
-            with mock.patch.object(PatchStore, "with_noise", store):
-                yield
-
-
 class Tuned(SelfTraining):
     """The recipe with another optimizer."""
 
@@ -81,10 +68,6 @@ class Tuned(SelfTraining):
 
     def make_optimizer(self, network: torch.nn.Module) -> torch.optim.Optimizer:
         return self.make(network.parameters())  # type: ignore[attr-defined, no-any-return]
-
-
-def tuned(make: Callable[[Any], torch.optim.Optimizer]) -> dict[str, Any]:
-    return {"recipes": {"best": Tuned(make)}}
 
 
 NOISE = PatchStore.with_noise
@@ -114,61 +97,87 @@ def brighter(deviation: float, dark: Tensor) -> Callable[..., PatchStore]:
     return with_noise
 
 
-def scores(fitted: ConvCapsClassifier, scene: Scene, pixels: Any, *, turned: bool = False) -> Tensor:
-    """Lengths (N, n) of pixels, or their mean over the eight symmetries."""
-    model = fitted.model_
-    store = PatchStore(scene, model.preprocessing, pixels, model.patch)
-    which = torch.arange(len(store))
-    ways = symmetries(model.patch)[: 8 if turned else 1]
-    with torch.inference_mode():
-        found = [model.network(store.gather(which, way.expand(len(which), -1))) for way in ways]
-    return torch.stack(found).mean(dim=0)
+class Trial:
+    """One draw: networks trained on it, each with one change, and how many validation pixels they get right."""
+
+    def __init__(self, scene: Scene, labels: Labels, split: Split, seed: int) -> None:
+        self.scene, self.labels, self.split, self.seed = scene, labels, split, seed
+        self.truth = torch.from_numpy(np.searchsorted(labels.legend.labels, labels.array.ravel()[split.val]))
+
+    def fit(self, another: int = 0, **options: Any) -> ConvCapsClassifier:
+        seed = self.seed + 1000 * another
+        return ConvCapsClassifier(recipe="best", seed=seed, **options).fit(
+            self.scene, self.labels, self.split, evaluate=False
+        )
+
+    @functools.lru_cache(maxsize=3)  # noqa: B019  # a trial lives as long as its draw
+    def plain(self, another: int = 0) -> ConvCapsClassifier:
+        return self.fit(another)
+
+    def scores(self, fitted: ConvCapsClassifier, *, turned: bool = False) -> Tensor:
+        """Lengths (N, n) at the validation pixels, or their mean over the eight symmetries."""
+        model = fitted.model_
+        store = PatchStore(self.scene, model.preprocessing, self.split.val, model.patch)
+        which = torch.arange(len(store))
+        ways = symmetries(model.patch)[: 8 if turned else 1]
+        with torch.inference_mode():
+            found = [model.network(store.gather(which, way.expand(len(which), -1))) for way in ways]
+        return torch.stack(found).mean(dim=0)
+
+    def changed(self, method: dict[str, Any] | None = None, store: Callable[..., PatchStore] | None = None) -> Tensor:
+        """With other parts of the registered method, or patches that are spoilt in another way."""
+        parts = replace(METHODS["convcapsnet"], **(method or {}))
+        spoiling = mock.patch.object(PatchStore, "with_noise", store or NOISE)
+        with mock.patch.dict(METHODS, {"convcapsnet": parts}), spoiling:
+            return self.scores(self.fit())
+
+    def optimized(self, make: Callable[..., torch.optim.Optimizer], **options: Any) -> Tensor:
+        return self.changed({"recipes": {"best": Tuned(functools.partial(make, lr=0.01, **options))}})
+
+    def averaged(self) -> Tensor:
+        Averaging.averages.clear()
+        recipes = {"best": Tuned(functools.partial(Averaging, lr=0.01))}
+        with mock.patch.dict(METHODS, {"convcapsnet": replace(METHODS["convcapsnet"], recipes=recipes)}):
+            fitted = self.fit()
+        weights = list(fitted.model_.network.parameters())
+        with torch.no_grad():
+            for weight, average in zip(weights, Averaging.averages[id(weights[0])], strict=True):
+                weight.copy_(average)
+        return self.scores(fitted)
+
+    def brighter(self, deviation: float) -> Tensor:
+        dark = self.plain().model_.preprocessing.transform(np.zeros((1, self.scene.bands), dtype=np.float32))
+        return self.changed(store=brighter(deviation, dark))
+
+    def right(self, said: Tensor) -> float:
+        return 100 * float((said.argmax(dim=1) == self.truth).double().mean())
 
 
-def judge(scene: Scene, labels: Labels, split: Split, seed: int) -> Iterator[tuple[str, float]]:
-    """The name of a change and its validation accuracy."""
-    truth = torch.from_numpy(np.searchsorted(labels.legend.labels, labels.array.ravel()[split.val]))
-
-    def fit(seed: int = seed, **options: Any) -> ConvCapsClassifier:
-        return ConvCapsClassifier(recipe="best", seed=seed, **options).fit(scene, labels, split, evaluate=False)
-
-    def right(said: Tensor) -> float:
-        return 100 * float((said.argmax(dim=1) == truth).double().mean())
-
-    plain = fit()
-    said = scores(plain, scene, split.val)
-    yield "best", right(said)
-    yield "mean over the eight symmetries", right(scores(plain, scene, split.val, turned=True))
-    others = [scores(fit(seed + 1000 * k), scene, split.val) for k in (1, 2)]
-    yield "best, another seed", right(others[0])
-    yield "mean of three seeds", right(said + others[0] + others[1])
-    for patch in (9, LARGEST):
-        yield f"patch {patch}", right(scores(fit(patch=patch), scene, split.val))
-    for decay in (1e-4, 1e-3, 1e-2):
-        with changed(tuned(functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=decay))):
-            yield f"weight decay {decay:g}", right(scores(fit(), scene, split.val))
-    Averaging.averages.clear()
-    with changed(tuned(functools.partial(Averaging, lr=0.01))):
-        averaged = fit()
-    weights = list(averaged.model_.network.parameters())
-    with torch.no_grad():
-        for weight, average in zip(weights, Averaging.averages[id(weights[0])], strict=True):
-            weight.copy_(average)
-    yield "moving average of weights", right(scores(averaged, scene, split.val))
-    with changed({"loss": smoothed(0.1)}):
-        yield "labels smoothed by 0.1", right(scores(fit(), scene, split.val))
-    with changed(store=dropping(0.1)):
-        yield "a tenth of the components dropped", right(scores(fit(), scene, split.val))
-    dark = plain.model_.preprocessing.transform(np.zeros((1, scene.bands), dtype=np.float32))
-    for deviation in (0.01, 0.05):
-        with changed(store=brighter(deviation, dark)):
-            yield f"brightness changed by {deviation:.0%}", right(scores(fit(), scene, split.val))
+CHANGES: dict[str, Callable[[Trial], Tensor]] = {
+    "best": lambda t: t.scores(t.plain()),
+    "another seed": lambda t: t.scores(t.plain(1)),
+    "mean over the eight symmetries": lambda t: t.scores(t.plain(), turned=True),
+    "mean of three seeds": lambda t: t.scores(t.plain()) + t.scores(t.plain(1)) + t.scores(t.plain(2)),
+    "patch 9": lambda t: t.scores(t.fit(patch=9)),
+    "patch 11": lambda t: t.scores(t.fit(patch=11)),
+    "weight decay 0.0001": lambda t: t.optimized(torch.optim.AdamW, weight_decay=1e-4),
+    "weight decay 0.001": lambda t: t.optimized(torch.optim.AdamW, weight_decay=1e-3),
+    "weight decay 0.01": lambda t: t.optimized(torch.optim.AdamW, weight_decay=1e-2),
+    "moving average of weights": lambda t: t.averaged(),
+    "labels smoothed by 0.05": lambda t: t.changed({"loss": smoothed(0.05)}),
+    "labels smoothed by 0.1": lambda t: t.changed({"loss": smoothed(0.1)}),
+    "labels smoothed by 0.2": lambda t: t.changed({"loss": smoothed(0.2)}),
+    "a tenth of the components dropped": lambda t: t.changed(store=dropping(0.1)),
+    "brightness changed by 1 %": lambda t: t.brighter(0.01),
+    "brightness changed by 5 %": lambda t: t.brighter(0.05),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=100, help="the first seed")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--only", action="append", choices=CHANGES, metavar="CHANGE", help="these and no others")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     use_threads(args.threads)
@@ -176,7 +185,9 @@ def main() -> None:
     labels = open_labels("indian-pines", scene=scene)
     found: dict[str, list[float]] = defaultdict(list)
     for seed in range(args.first, args.first + args.seeds):
-        for name, accuracy in judge(scene, labels, split_blocks(labels, 0.4, 0.1, seed=seed, patch=LARGEST), seed):
+        trial = Trial(scene, labels, split_blocks(labels, 0.4, 0.1, seed=seed, patch=LARGEST), seed)
+        for name in args.only or CHANGES:
+            accuracy = trial.right(CHANGES[name](trial))
             found[name].append(accuracy)
             print(f"seed {seed}  {name:35} {accuracy:6.2f}", flush=True)
     for name, accuracies in found.items():
