@@ -53,7 +53,7 @@ def main() -> None:
         def by_suggestion(model: ConvCapsClassifier, train: Pixels, free: Pixels) -> Pixels:
             only, known = np.zeros(labels.shape, dtype=bool), np.zeros(labels.shape, dtype=bool)
             only.ravel()[free] = known.ravel()[train] = True
-            windows = model.map_windows(scene, windows_of(scene, 128), only=only, with_scores=True)
+            windows = model.map_windows(scene, windows_of(scene, 128), only=only, with_scores=True, raw=True)
             points = suggest(windows, model.legend_, args.add, labelled=known)
             return np.array([point.row * scene.cols + point.col for point in points])
 

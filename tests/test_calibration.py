@@ -121,6 +121,32 @@ def test_sets_hold_the_truth_as_often_as_was_asked_for(
     assert 1.2 < np.mean(sizes) < 4
 
 
+def hazy_scene(seed: int) -> tuple[Scene, Labels]:
+    """40 x 40 x 26, four classes in squares of 10; noise is larger than what sets them apart, and all is labelled."""
+    rng = np.random.default_rng(seed)
+    square = np.arange(40) // 10
+    truth = (square[:, None] + 2 * square) % 4 + 1
+    spectra = np.stack([np.sin((k + 1) * np.linspace(0, 3, 26)) for k in range(4)])
+    cube = 100 + 2 * spectra[truth - 1] + 6 * rng.standard_normal((40, 40, 26))
+    return Scene.from_array(cube.astype(np.float32)), Labels.from_array(truth.astype(np.int16))
+
+
+def test_sets_on_a_made_scene_hold_the_truth_as_often_as_was_asked_for() -> None:
+    """From training to the test set, over 20 seeds of scene, split and network."""
+    found = []
+    for seed in range(20):
+        classifier = ConvCapsClassifier(
+            recipe="paper", epochs=3, batch_size=16, train=0.15, val=0.25, seed=seed, patch=3
+        )
+        found.append(classifier.fit(*hazy_scene(seed)).scores_.to_json())
+    assert np.mean([figures["oa"] for figures in found]) < 80  # one class is not enough
+    for row, coverage in enumerate((0.8, 0.9, 0.95)):
+        rows = [figures["sets"][row] for figures in found]
+        assert all(r["coverage"] == coverage for r in rows)
+        assert abs(np.mean([r["held"] for r in rows]) - coverage) < 0.02, coverage
+        assert 1 < np.mean([r["size"] for r in rows]) < 4
+
+
 def test_the_place_of_the_threshold() -> None:
     ranks = np.arange(1, 100) / 100
     few = Calibration(1.0, 99, conformity=ranks)

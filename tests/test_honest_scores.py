@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from conftest import QUICK, make_cube
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.evaluation import run_metrics
+from hypercaps.models.registry import METHODS
 from hypercaps.scene import Labels, Scene
-from hypercaps.splits.words import leakage_text, scene_text, split_text
+from hypercaps.splits.words import both_text, leakage_text, scene_text, split_text
 
 SVM = ["--method", "rbf-svm", "--no-map", "--seed", "2", "--train", "0.3"]
 
@@ -56,13 +58,28 @@ def test_a_random_split_that_leaks_says_what_that_means(made_files: tuple[Path, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "leakage", "advice"),
-    [("random", 0.051, True), ("random", 0.05, False), ("polygons", 0.9, False), ("blocks", 0.0, False)],
+    ("kind", "leakage", "patch", "advice"),
+    [
+        ("random", 0.051, 7, "many of its test pixels"),
+        ("random", 0.6, 7, "most of its test pixels"),
+        ("random", 0.05, 7, None),
+        ("random", 0.0, 1, "side by side with training pixels"),  # no patch can hold a neighbour
+        ("polygons", 0.9, 7, "most of its test pixels"),
+        ("file", 0.9, 7, "most of its test pixels"),
+        ("blocks", 0.0, 7, None),
+        ("blocks", 0.0, 1, None),
+        (None, None, 7, None),  # other labels than the model's: nothing is known
+    ],
 )
-def test_advice_is_for_random_splits_with_leakage(kind: str, leakage: float, advice: bool) -> None:
-    metrics = {"split": kind, "leakage": leakage, "block": 16}
-    assert (leakage_text(metrics) is not None) == advice
-    assert split_text(metrics).startswith(f"Split: {kind} (")
+def test_advice_is_for_scores_among_the_labels(
+    kind: str | None, leakage: float | None, patch: int, advice: str | None
+) -> None:
+    metrics = {"split": kind, "leakage": leakage, "block": 16, "patch": patch}
+    said = leakage_text(metrics)
+    assert (said is None) if advice is None else (said is not None and advice in said)
+    assert said is None or ("--both" in said) == (kind == "random")
+    if kind is not None:
+        assert split_text(metrics).startswith(f"Split: {kind} (")
 
 
 @pytest.mark.parametrize("own", ["random", "blocks"])
@@ -133,21 +150,48 @@ def test_what_train_refuses_about_blocks(made_files: tuple[Path, Path], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("kind", "pseudo_labelled", "said"),
+    ("kind", "leakage", "pseudo_labelled", "said"),
     [
-        ("blocks", 900, True),
-        ("polygons", 900, True),
-        ("random", 900, False),
-        ("blocks", 0, False),
-        ("blocks", None, False),
+        ("blocks", 0.0, 900, True),
+        ("polygons", 0.01, 900, True),
+        ("file", 0.0, 900, True),
+        ("random", 0.99, 900, False),
+        ("file", 0.99, 900, False),
+        ("blocks", 0.0, 0, False),
+        ("blocks", 0.0, None, False),
+        (None, None, 900, False),
     ],
 )
-def test_ground_that_was_looked_at_is_not_called_unseen(kind: str, pseudo_labelled: int | None, said: bool) -> None:
-    metrics = {"split": kind, "leakage": 0.0, "pseudo_labelled": pseudo_labelled}
+def test_ground_that_was_looked_at_is_not_called_unseen(
+    kind: str | None, leakage: float | None, pseudo_labelled: int | None, said: bool
+) -> None:
+    metrics = {"split": kind, "leakage": leakage, "pseudo_labelled": pseudo_labelled}
     assert (scene_text(metrics) is not None) == said
+    assert ("learned from unlabelled pixels" in both_text({"random": {"leakage": 1.0}, "blocks": metrics})) == said
 
 
 def test_the_recipe_says_whether_it_learned_from_unlabelled_pixels(made: tuple[Scene, Labels]) -> None:
     for recipe, some in (("best", True), ("paper", False)):
         fitted = ConvCapsClassifier(**QUICK, recipe=recipe).fit(*made)
         assert bool(run_metrics(fitted)["pseudo_labelled"]) == some
+
+
+def test_both_train_by_the_recipe_and_not_by_what_it_came_to(
+    made_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recipe best takes its epochs from the number of training pixels, which two splits don't share."""
+    known = METHODS["convcapsnet"]
+    short = replace(known.recipes["best"], looked_at=8000, least_epochs=1)
+    monkeypatch.setitem(METHODS, "convcapsnet", replace(known, recipes={**known.recipes, "best": short}))
+    how = ["--train", 0.5, "--val", 0.1, "--seed", 1]
+    trained = hypercaps("train", *made_files, "--out", tmp_path / "run", *how, "--both", "--block", 10, "--no-map")
+    assert trained.exit_code == 0, trained.output
+    both = json.loads((tmp_path / "run" / "metrics.json").read_text())["both"]
+    assert both["random"]["epochs"] != both["blocks"]["epochs"]  # otherwise this shows nothing
+    model = tmp_path / "run" / "model.safetensors"
+    again = hypercaps("evaluate", model, *made_files, "--both", "--block", 10, "--json", "-")
+    shown = json.loads(again.stdout)
+    for kind in both:
+        for key in ("oa", "confusion", "n_train", "ece_after", "pseudo_labelled"):
+            assert shown[kind][key] == both[kind][key], (kind, key)
+    assert "learned from unlabelled pixels" in trained.output

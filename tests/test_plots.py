@@ -48,7 +48,7 @@ def test_reliability_with_and_without_calibration() -> None:
     assert min(shape_of(reliability_picture(bare.to_json()))) > 100
     table = rejection_table(sure, right)
     assert table[-1]["accuracy"] is None  # nothing is that sure
-    calibrated = Trust(bare.before, "isotonic", bare.before, table, 0.9, 1.2)
+    calibrated = Trust(bare.before, "isotonic", bare.before, table)
     assert min(shape_of(reliability_picture(calibrated.to_json()))) > 100
-    doubtful = Trust(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right), 0.9, 1.2)
+    doubtful = Trust(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
     assert min(shape_of(reliability_picture(doubtful.to_json()))) > 100

@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
@@ -38,7 +40,7 @@ def scene_and_labels() -> tuple[Scene, Labels]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run by blocks, with both splits, unsure pixels and sets."""
     out = tmp_path_factory.mktemp("report") / "run"
-    classifier = ConvCapsClassifier(**QUICK, recipe="paper", split_by="blocks", block=7, val=0.2)
+    classifier = ConvCapsClassifier(**QUICK, split_by="blocks", block=7, val=0.2)
     scene, labels = scene_and_labels()
     command = "hypercaps train '<i>cube</i>.npy'"
     train_run(classifier, scene, labels, out, both=True, reject=0.9, coverage=0.9, command=command)
@@ -54,16 +56,34 @@ class Page(HTMLParser):
         self.addresses: list[str] = []
         self.handlers: list[str] = []
         self.text = ""
+        self.tables: dict[str, list[list[str]]] = {}  # rows of cells, by what stands in the first cell of the head
+        self._rows: list[list[str]] = []
+        self._inside = False  # a cell
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.text += "\n" if tag == "td" else ""
+        if tag == "table":
+            self._rows = []
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._rows[-1].append("")
+            self._inside = True
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "data", "srcset")]
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self.tables[self._rows[0][0]] = self._rows[1:]
+        elif tag in ("td", "th"):
+            self._rows[-1][-1] = self._rows[-1][-1].strip()
+            self._inside = False
+
     def handle_data(self, data: str) -> None:
         self.text += data
+        if self._inside:
+            self._rows[-1][-1] += data
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +112,28 @@ def test_every_figure_is_that_of_the_run(folder: Path, page: Page) -> None:
         assert f"{metrics['both']['random'][key]:.2f} %" in page.text
     assert "Split: blocks (blocks of 7 x 7 pixels), leakage 0.0 %" in page.text
     assert metrics["both"]["random"]["leakage"] > 0.05 and metrics["both"]["blocks"]["oa"] == metrics["oa"]
-    assert f"hold it in {100 * metrics['coverage_90']:.1f} % of the test pixels" in page.text
+    assert page.text.count("learned from unlabelled pixels") == 2  # beside the scores, and beside both splits
     assert "exchangeable" in page.text and "different ground" in page.text
     assert metrics["model_sha256"] in page.text and metrics["versions"]["torch"] in page.text
+    cells = page.tables
+    classes = json.loads((folder / "classes.json").read_text())["classes"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        with rasterio.open(folder / "map.tif") as raster:
+            mapped = np.bincount(raster.read(1).ravel(), minlength=5)
+    table = cells["Class"]
+    for row, entry, score in zip(table, classes, metrics["per_class"], strict=False):
+        assert row[1:4] == [f"{entry[key]:,}" for key in ("train", "val", "test")]
+        assert row[4] == f"{score['accuracy']:.2f}" and row[6] == f"{mapped[entry['label']]:,}"
+    assert table[-1][0] == "unsure" and table[-1][6] == f"{mapped[4]:,}" and mapped.sum() == 36 * 36
+    assert sum(float(row[7]) for row in table) == pytest.approx(100, abs=0.05)
+    assert [[int(cell) for cell in row[1:]] for row in cells["truth, by row"]] == metrics["confusion"]
+    kept, right = cells["least confidence"]
+    assert kept[1:] == [f"{100 * row['kept']:.1f}" for row in metrics["rejection"]]
+    assert right[1:] == [f"{100 * row['accuracy']:.1f}" for row in metrics["rejection"]]
+    held, sizes = cells["in % of the pixels"]
+    assert held[1:] == [f"{100 * row['held']:.1f}" for row in metrics["sets"]]
+    assert sizes[1:] == [f"{row['size']:.2f}" for row in metrics["sets"]]
     assert "split_by='blocks'" in page.text and "block=7" in page.text and "train=" in page.text
     assert "unsure: confidence below 0.9" in page.text
 
@@ -124,10 +163,11 @@ def test_a_browser_opens_it_without_a_complaint(folder: Path, tmp_path: Path) ->
     empty = tmp_path / "empty.html"
     empty.write_text("<!doctype html><title>nothing</title>")
     errands = look_at(empty).hosts  # what the browser asks for itself
-    seen = look_at(folder / "report.html")
+    seen = look_at(folder / "report.html", height=7000)
     assert not seen.complaints and seen.hosts <= errands
-    # Something is drawn from top to bottom: headings, the green and orange of the confusion, the classes' colours.
-    assert min(band.std() for band in np.array_split(seen.picture, 8)) > 0.02
+    # Something is drawn from the top to the last lines, and below them nothing: the whole page was looked at.
+    drawn = [part.std() > 0.02 for part in np.array_split(seen.picture, 35)]
+    assert all(drawn[:18]) and not drawn[-1]
     assert len(np.unique((seen.picture * 15).astype(int).reshape(-1, 3), axis=0)) > 50
     # The same eyes do see a script that fails and a picture from elsewhere.
     bad = tmp_path / "bad.html"
@@ -136,12 +176,21 @@ def test_a_browser_opens_it_without_a_complaint(folder: Path, tmp_path: Path) ->
     assert "elsewhere.test" in control.hosts and "fails is not defined" in control.complaints[0]
 
 
-def test_a_phone_shows_it_without_cutting_anything_off(folder: Path) -> None:
+@pytest.mark.parametrize("classes", ["few", "many"])
+def test_a_phone_shows_it_without_cutting_anything_off(folder: Path, tmp_path: Path, classes: str) -> None:
     """What is wider than the screen scrolls inside a box of its own: right of the margin the page is empty."""
-    seen = look_at(folder / "report.html", width=500, height=3000)  # chromium makes no narrower window
-    assert seen.picture.shape[1] == 500
-    edge = seen.picture[:, -8:]
-    assert edge.std() < 0.01
+    page = folder / "report.html"
+    if classes == "many":
+        page = tmp_path / "many.html"
+        tall = re.sub(r"(<th scope=\"col\" title=[^>]*>)", r"\1" * 30, (folder / "report.html").read_text())
+        page.write_text(tall)
+    frame = tmp_path / "phone.html"  # chromium makes no window as narrow as a phone
+    frame.write_text(
+        f'<body style="margin:0"><iframe src="{page.as_uri()}" style="width:360px;height:6000px;border:0">'
+    )
+    seen = look_at(frame, width=500, height=6000).picture
+    assert seen[:, 20:340].std() > 0.1
+    assert seen[:, 348:360].std() < 0.01
 
 
 def test_without_a_map_and_without_validation_it_says_so(tmp_path: Path) -> None:
@@ -160,13 +209,11 @@ def test_a_georeferenced_map_has_areas(tmp_path: Path) -> None:
     scene = Scene(plain.shape, plain.dtype, plain.reader, crs="EPSG:32633", transform=(30.0, 0, 5e5, 0, -30.0, 5e6))
     classifier = ConvCapsClassifier(**QUICK, recipe="paper")
     train_run(classifier, scene, Labels.from_array(truth), tmp_path / "run")
-    text = Page((tmp_path / "run" / "report.html").read_text()).text
-    assert "hectares" in text
-    assert "leakage 100.0 %" in text and "expect less" in text  # a random split is never shown without it
-    found = [float(cell) for cell in re.findall(r"^(\d+\.\d)\s*$", text, flags=re.MULTILINE)]
+    page = Page((tmp_path / "run" / "report.html").read_text())
+    assert "leakage 100.0 %" in page.text and "expect less" in page.text  # a random split is never shown without it
     counts = np.bincount(classifier.predict(scene).ravel(), minlength=4)[1:]
-    assert {round(0.09 * n, 1) for n in counts.tolist()} <= set(found)
-    assert sum(counts) == truth.size
+    assert [row[-1] for row in page.tables["Class"]] == [f"{0.09 * n:.1f}" for n in counts.tolist()]
+    assert counts.sum() == truth.size
 
 
 # ---- what it is made of ----------------------------------------------------------------------------------------------
@@ -232,4 +279,36 @@ def test_both_is_refused_where_there_is_no_counterpart(tmp_path: Path) -> None:
     scene, labels = scene_and_labels()
     with pytest.raises(SplitError, match="no counterpart"):
         train_run(ConvCapsClassifier(split_by="polygons"), scene, labels, tmp_path / "run", both=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_in_the_second_training_keeps_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, labels = scene_and_labels()
+    fit, fitted = ConvCapsClassifier.fit, []
+
+    def once(self: ConvCapsClassifier, *args: object, **options: object) -> ConvCapsClassifier:
+        fitted.append(self)
+        if len(fitted) > 1:
+            raise KeyboardInterrupt
+        return fit(self, *args, **options)
+
+    monkeypatch.setattr(ConvCapsClassifier, "fit", once)
+    classifier = ConvCapsClassifier(**QUICK, recipe="paper", block=7)
+    result = train_run(classifier, scene, labels, tmp_path / "run", both=True, with_map=False)
+    assert len(fitted) == 2 and "both" not in result.metrics and (tmp_path / "run" / "model.safetensors").exists()
+    assert "By both splits" not in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("option", ["reject", "coverage"])
+def test_a_split_without_validation_pixels_is_refused_before_training(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few labels, 5 % is none, although a share was asked for."""
+    scene, labels = scene_and_labels()
+    few = labels.array.copy()
+    few[6:] = 0
+    monkeypatch.setattr(ConvCapsClassifier, "fit", lambda *args, **options: pytest.fail("it was trained"))
+    classifier = ConvCapsClassifier(**QUICK, val=0.02)
+    with pytest.raises(SplitError, match=f"--{option} needs validation pixels"):
+        train_run(classifier, scene, Labels.from_array(few), tmp_path / "run", **{option: 0.8})
     assert not (tmp_path / "run").exists()

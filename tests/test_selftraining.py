@@ -104,6 +104,8 @@ def test_ctrl_c_keeps_a_model_of_either_stage(stop_at: float, monkeypatch: pytes
     assert score(truth, said, labels.legend).oa == pytest.approx(kept.val_oa)  # the weights are that epoch's
     if stop_at == 9:
         assert kept.val_oa >= history[5].val_oa
+    # The model says that it learned from pixels without a label only if the network that was kept did.
+    assert bool(fitted.model_.recipe["extra"]) == bool(fitted.model_.recipe["second_epochs"]) == (kept.stage == 2)
 
 
 def test_nodata_takes_no_part() -> None:

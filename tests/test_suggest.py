@@ -30,9 +30,9 @@ GRID = (10.0, 0.0, 366000.0, 0.0, -10.0, 5809600.0)
 
 def windows(scores: np.ndarray, side: int = 32) -> list[MappedWindow]:
     whole = Scene.from_array(np.ones((*scores.shape[:2], 1), np.float32)).whole
-    empty = np.zeros((1, 1))
+    confidence, classes = scores.max(axis=2).astype(np.float32), np.zeros(scores.shape[:2], np.int16)
     return [
-        MappedWindow(at, empty.astype(np.int16), empty.astype(np.float32), scores[at.rows, at.cols].astype(np.float32))
+        MappedWindow(at, classes[at.rows, at.cols], confidence[at.rows, at.cols], scores[at.rows, at.cols].astype("f4"))
         for at in tile_windows(whole, side)
     ]
 

@@ -162,7 +162,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         elif isinstance(recipe, SelfTraining):
             assert isinstance(preprocessing, PCAWhitening)
             stages = recipe.stages(split.train.size, unlabelled.size, training["epochs"])
-            training["second_epochs"], training["extra"] = stages.second, stages.extra
             network, history = train_twice(
                 lambda seed: method.network(**sizes, seed=seed),
                 method.loss,
@@ -175,6 +174,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                 device=device,
                 on_progress=on_progress,
             )
+            second = history.records[history.best_epoch - 1].stage == 2  # whose network was kept: not if stopped early
+            training["second_epochs"], training["extra"] = stages[1:] if second else (0, 0)
         elif devices > 1:
             threads = max(1, threads_in_use() // devices)
             steps = training["epochs"], training["batch_size"]
@@ -232,13 +233,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                         f"{method.name} is solved at once: it has no {name.replace('_', ' ')}, leave it out"
                     )
             return {}
+        given = {"epochs": self.epochs, "batch_size": self.batch_size}
+        asked = {name: None if n is None else whole_number(name, n, 1) for name, n in given.items()}
         return {
-            "epochs": recipe.epochs_for(trained) if self.epochs is None else whole_number("epochs", self.epochs, 1),
-            "batch_size": recipe.batch_size(labelled)
-            if self.batch_size is None
-            else whole_number("batch_size", self.batch_size, 1),
+            "epochs": asked["epochs"] or recipe.epochs_for(trained),
+            "batch_size": asked["batch_size"] or recipe.batch_size(labelled),
             "optimizer": recipe.optimizer,
             "learning_rate": recipe.learning_rate,
+            "asked": asked,  # None: the recipe's, which may depend on the labels
         }
 
     def draw_split(self, labels: Labels) -> Split:
@@ -323,13 +325,16 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         *,
         only: Mask | None = None,
         with_scores: bool = False,
+        raw: bool = False,
         coverage: float | None = None,
     ) -> Iterator[MappedWindow]:
-        """The same for scenes of any size: window after window, on the grid of ``tiling``."""
+        """The same for scenes of any size: window after window, on the grid of ``tiling``; ``raw``: as ``lengths``."""
         check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
-            yield from map_windows(model, scene, windows, only=only, with_scores=with_scores, coverage=coverage)
+            yield from map_windows(
+                model, scene, windows, only=only, with_scores=with_scores, raw=raw, coverage=coverage
+            )
 
     def resampled(self, scene: Scene) -> Scene:
         """A scene of another sensor with the model's bands, to predict and evaluate on."""
@@ -371,14 +376,15 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
     """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
     model = read_model(Path(path))
     how, recipe = model.split, model.recipe
+    asked = recipe.get("asked", recipe)
     classifier = ConvCapsClassifier(
         train=how.get("train", 0.2),
         val=how.get("val", 0.1),
         per_class=how.get("per_class"),
         split_by=how["kind"] if how.get("kind") in splits.KINDS else "random",
         block=how.get("block", 16),
-        epochs=recipe.get("epochs"),
-        batch_size=recipe.get("batch_size"),
+        epochs=asked.get("epochs"),
+        batch_size=asked.get("batch_size"),
         patch=model.patch,
         seed=recipe.get("seed", 0),
         method=model.method,

@@ -140,7 +140,7 @@ def explain_class(
     _check(model, scene)
     output = _output(model, label)
     windows = list(tile_windows(scene.whole, _SIDE))
-    looked = [windows[i] for i in np.unique(np.linspace(0, len(windows) - 1, _WINDOWS).round().astype(int))]
+    looked = [windows[i] for i in evenly(np.arange(len(windows)), _WINDOWS)]
     found: list[npt.NDArray[np.int64]] = []
     for at in looked:
         classes = map_window(model, scene, at).classes
@@ -152,8 +152,12 @@ def explain_class(
             f"the model gives no pixel of scene {scene.name!r} to class {model.legend.entries[output].name}{where}: "
             "name another class, or a pixel and this class"
         )
-    chosen = pixels[np.unique(np.linspace(0, len(pixels) - 1, min(most, len(pixels))).round().astype(int))]
-    return _explain(model, scene, chosen, output, on_progress)
+    return _explain(model, scene, evenly(pixels, most), output, on_progress)
+
+
+def evenly(things: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """Up to ``most`` of them, from the first to the last."""
+    return things[np.unique(np.linspace(0, len(things) - 1, min(most, len(things))).round().astype(np.int64))]
 
 
 def explain_pixels(model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], label: int) -> Explanation:

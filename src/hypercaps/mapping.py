@@ -123,8 +123,8 @@ def map_window(
 ) -> MappedWindow:
     """One window, whose corners lie on the grid of tiles, or what is marked in ``mask`` (h, w) of it.
 
-    Confidence and scores are calibrated, unless ``raw`` or the model is not; classes are the network's own. With
-    ``coverage``, also how many classes it takes to hold the true one in this share of the pixels.
+    Confidence and scores are calibrated, if the model is, but scores not if ``raw``; classes are the network's own.
+    With ``coverage``, also how many classes it takes to hold the true one in this share of the pixels.
     """
     if mask is None:
         mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool)
@@ -134,9 +134,9 @@ def map_window(
     confidence = np.full(mask.shape, np.nan, dtype=np.float32)
     found = scores[known]  # (N, n)
     classes[known] = model.legend.labels[found.argmax(axis=1)]
-    if model.calibration is not None and not raw:
+    if model.calibration is not None:
         found = model.calibration(found)
-        if with_scores:
+        if with_scores and not raw:
             scores[known] = found
     confidence[known] = found.max(axis=1)
     sets = None

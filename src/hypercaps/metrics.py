@@ -23,6 +23,7 @@ class ClassScore:
 
 BINS = 15  # of confidence, in the reliability table and the expected calibration error
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of the rejection table
+COVERAGES = (0.8, 0.9, 0.95, 0.99)  # of the table of conformal sets
 Floats = npt.NDArray[np.floating[Any]]
 Flags = npt.NDArray[np.bool_]
 
@@ -35,8 +36,8 @@ class Trust:
     calibration: str | None = None  # its kind; None: the model is not calibrated, nor are the following there
     after: tuple[dict[str, Any], ...] = ()
     rejection: tuple[dict[str, Any], ...] = ()
-    coverage_90: float | None = None  # how many conformal sets for 0.9 hold the true class
-    set_size_90: float | None = None  # how many classes they hold on average
+    # Of COVERAGES: how many conformal sets made for it hold the true class, and how many classes they hold on average
+    sets: tuple[dict[str, float], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         calibrated = self.calibration is not None
@@ -46,8 +47,9 @@ class Trust:
             "ece_after": calibration_error(self.after) if calibrated else None,
             "reliability": {"before": list(self.before), "after": list(self.after) if calibrated else None},
             "rejection": list(self.rejection) if calibrated else None,
-            "coverage_90": self.coverage_90,
-            "set_size_90": self.set_size_90,
+            "sets": list(self.sets) if calibrated else None,
+            "coverage_90": next((row["held"] for row in self.sets if row["coverage"] == 0.9), None),
+            "set_size_90": next((row["size"] for row in self.sets if row["coverage"] == 0.9), None),
         }
 
 

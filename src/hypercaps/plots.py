@@ -176,14 +176,16 @@ def reliability_picture(figures: Mapping[str, Any]) -> bytes:
     kept = [row for row in figures["rejection"] or () if row["accuracy"] is not None]
     if kept:
         right.plot([row["kept"] for row in kept], [row["accuracy"] for row in kept], color=_LINES[2], marker="o")
-        for row in kept:
-            right.annotate(
-                f"{row['threshold']:g}",
-                (row["kept"], row["accuracy"]),
-                textcoords="offset points",
-                xytext=(4, 4),
-                size=8,
-            )
+        low = min(min(row["kept"], row["accuracy"]) for row in kept)
+        low = max(0.0, 1 - 1.15 * max(1 - low, 0.02))  # room for the numbers, and no zoom into rounding
+        for i, row in enumerate(kept):
+            last = i + 1 == len(kept)
+            # Points that lie on each other share one number: the strictest.
+            if last or max(abs(row[key] - kept[i + 1][key]) for key in ("kept", "accuracy")) > 0.03 * (1 - low):
+                place = (row["kept"], row["accuracy"])
+                right.annotate(f"{row['threshold']:g}", place, textcoords="offset points", xytext=(-4, -12), size=8)
+        above = 1 + 0.03 * (1 - low)
+        right.set(xlim=(low, above), ylim=(max(0.0, 1 - 1.25 * max(1 - min(r["accuracy"] for r in kept), 0.01)), above))
         right.set(xlabel="share kept, at each least confidence (--reject)", ylabel="share of it that is right")
     else:
         text = "not calibrated: no validation pixels" if figures["rejection"] is None else "nothing is kept"
@@ -228,6 +230,36 @@ def convergence_picture(curves: Mapping[str, Sequence[tuple[str, Sequence[float]
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes[len(curves) :]:
         ax.axis("off")
+    _legend_beside(figure, list(keys.values()))
+    return _png(figure)
+
+
+def learning_picture(curves: Mapping[str, Mapping[str, Mapping[int, tuple[float, float, float]]]]) -> bytes:
+    """Accuracy by the number of labels: a panel for each title, in it a line for each label; (median, low, high)."""
+    labels = list(dict.fromkeys(label for lines in curves.values() for label in lines))
+    figure = Figure(figsize=(4.4 * len(curves), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(curves), squeeze=False, sharey=True).ravel()
+    keys: dict[str, Any] = {}
+    for ax, (title, lines) in zip(axes, curves.items(), strict=True):
+        for label, stats in lines.items():
+            numbers = sorted(stats)
+            middle, low, high = np.array([stats[n] for n in numbers]).T
+            i = labels.index(label)
+            look: dict[str, Any] = {
+                "color": _LINES[i % len(_LINES)],
+                "linestyle": ("-", "--", ":")[i // len(_LINES) % 3],
+            }
+            name = textwrap.fill(label, _LONGEST_NAME)
+            keys.setdefault(label, ax.plot(numbers, middle, marker="o", markersize=4, label=name, **look)[0])
+            ax.fill_between(numbers, low, high, color=look["color"], alpha=0.12, linewidth=0)
+        every = sorted({n for stats in lines.values() for n in stats})
+        ax.set_xscale("log")
+        ax.set_xticks(every, [str(n) for n in every])
+        ax.minorticks_off()
+        ax.set_title(title, fontsize=11).set_parse_math(False)
+        ax.set(xlabel="labels of each class", ylabel="overall accuracy [%]" if ax is axes[0] else None)
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
     _legend_beside(figure, list(keys.values()))
     return _png(figure)
 

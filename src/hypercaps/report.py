@@ -13,11 +13,10 @@ import numpy.typing as npt
 from hypercaps import webpage
 from hypercaps.io.lookmap import MapLook, look_at_map, look_at_raster
 from hypercaps.plots import confidence_colors, raster_picture, unbroken
-from hypercaps.quicklook import LONGEST_SIDE
-from hypercaps.splits.words import leakage_text, scene_text, split_text
+from hypercaps.quicklook import LONGEST_SIDE, NOTHING
+from hypercaps.splits.words import among_labels, both_text, leakage_text, scene_text, split_text
 from hypercaps.tiling import thinning
 
-_NOTHING = (245, 245, 245)
 _SETS = {"test": (204, 204, 204), "val": (230, 159, 0), "train": (0, 114, 178)}  # as they are painted, last on top
 _SPECTRUM = (320.0, 110.0, 84.0)  # width, height of the spectrum, and height of what was heard, in the drawing's units
 Json = Mapping[str, Any]
@@ -27,6 +26,7 @@ def make_report(folder: Path) -> str:
     """The page of a run's folder, whose other files are written."""
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
+    both = metrics.get("both") or {}
     look = look_at_map(folder / "map.tif", LONGEST_SIDE) if (folder / "map.tif").exists() else None
     return webpage.render(
         "report",
@@ -34,13 +34,17 @@ def make_report(folder: Path) -> str:
         metrics=metrics,
         scene=classes["scene"],
         split_text=split_text(metrics),
-        advice=[leakage_text(metrics) if not metrics.get("both") else None, scene_text(metrics)],
-        both=[(name, found, split_text(found)) for name, found in (metrics.get("both") or {}).items()],
+        among_labels=among_labels(metrics),
+        advice=[scene_text(metrics)] if both else [leakage_text(metrics), scene_text(metrics)],
+        both=both,
+        both_text=both_text(both) if both else None,
+        tested=[sum(row["accuracy"] is not None for row in found["per_class"]) for found in (metrics, *both.values())],
         wide=classes["scene"]["cols"] > 2.5 * classes["scene"]["rows"],
         panels=_panels(folder, classes, look),
         gradient=_gradient(),
-        unsure=None if look is None or metrics["reject"] is None else _unsure(look, classes),
+        nothing=_hex(NOTHING),
         rows=_rows(metrics, classes, look),
+        unsure=None if look is None or metrics["reject"] is None else _unsure(look, classes),
         hectares=look is not None and look.hectares is not None,
         confusion=_confusion(metrics),
         split_png=_split_picture(folder, classes),
@@ -64,12 +68,12 @@ def _panels(folder: Path, classes: Json, look: MapLook | None) -> list[dict[str,
         {"title": "Ground truth", "note": "what is labelled", "png": (folder / "labels.png").read_bytes()},
     ]
     if look is not None:
-        colors = np.tile(np.array(_NOTHING, dtype=np.uint8), (max(look.counts, default=0) + 1, 1))
+        colors = np.tile(np.array(NOTHING, dtype=np.uint8), (max(look.counts, default=0) + 1, 1))
         for label, color in look.colors.items():
             colors[label] = color
         confidence = look_at_raster(folder / "confidence.tif", LONGEST_SIDE)
         found += [
-            {"title": "Map", "note": "every pixel's class", "png": raster_picture(colors[look.classes])},
+            {"title": "Map", "note": "the class of each pixel", "png": raster_picture(colors[look.classes])},
             {"title": "Confidence", "note": None, "png": raster_picture(confidence_colors(confidence))},
         ]
     return found
@@ -80,7 +84,7 @@ def _split_picture(folder: Path, classes: Json) -> bytes:
     rows, cols = classes["scene"]["rows"], classes["scene"]["cols"]
     step = thinning((rows, cols), LONGEST_SIDE)
     picture = np.empty((-(-rows // step), -(-cols // step), 3), dtype=np.uint8)
-    picture[:] = _NOTHING
+    picture[:] = NOTHING
     with np.load(folder / "split.npz", allow_pickle=False) as split:
         for name, color in _SETS.items():
             r, c = np.divmod(split[name], cols)
@@ -104,20 +108,14 @@ def _rows(metrics: Json, classes: Json, look: MapLook | None) -> list[dict[str, 
     """The table of classes: how many pixels, how well they were found, and how much of the map they take."""
     confusion = np.asarray(metrics["confusion"])
     said = confusion.sum(axis=0)
-    mapped = 0 if look is None else sum(n for label, n in look.counts.items() if label)
     rows = []
     for i, (score, entry) in enumerate(zip(metrics["per_class"], classes["classes"], strict=True)):
-        n = None if look is None else look.counts.get(entry["label"], 0)
         rows.append(
             {
                 **{key: entry[key] for key in ("label", "name", "color", "train", "val", "test")},
                 "found": score["accuracy"],
                 "right": 100 * confusion[i, i] / said[i] if said[i] else None,
-                "pixels": n,
-                "share": None if n is None or not mapped else 100 * n / mapped,
-                "hectares": None
-                if look is None or look.hectares is None
-                else look.counts[entry["label"]] * look.hectares,
+                **_ground(look, look.counts[entry["label"]] if look else 0),
             }
         )
     return rows
@@ -126,9 +124,17 @@ def _rows(metrics: Json, classes: Json, look: MapLook | None) -> list[dict[str, 
 def _unsure(look: MapLook, classes: Json) -> dict[str, Any]:
     """Of a map with ``--reject``: its one number that is no class."""
     known = {entry["label"] for entry in classes["classes"]} | {0}
-    mapped = sum(n for label, n in look.counts.items() if label)
-    pixels = sum(n for label, n in look.counts.items() if label not in known)
-    return {"pixels": pixels, "share": 100 * pixels / mapped if mapped else 0.0}
+    [label] = set(look.colors) - known
+    return {"color": _hex(look.colors[label]), **_ground(look, look.counts[label])}
+
+
+def _ground(look: MapLook | None, pixels: int) -> dict[str, Any]:
+    """How much of the map some pixels are."""
+    if look is None:
+        return dict.fromkeys(("pixels", "share", "hectares"))
+    mapped = sum(look.counts.values()) - look.counts[0]
+    hectares = None if look.hectares is None else pixels * look.hectares
+    return {"pixels": pixels, "share": 100 * pixels / mapped if mapped else 0.0, "hectares": hectares}
 
 
 def _confusion(metrics: Json) -> list[dict[str, Any]]:
@@ -229,6 +235,14 @@ def _path(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> str:
 
 
 def _python(metrics: Json) -> str:
-    """The classifier of this run, for Python."""
+    """The same run in Python."""
     changed = ", ".join(f"{name}={value!r}" for name, value in metrics["params"].items())
-    return f"ConvCapsClassifier({changed}).fit(scene, labels)"
+    given = metrics["split"] in ("file", "given")
+    lines = [
+        f"from hypercaps import ConvCapsClassifier, open_labels, open_scene{', open_split' if given else ''}",
+        "scene = open_scene(...)  # as named above",
+        "labels = open_labels(..., scene=scene)",
+        *(['split = open_split("split.npz", labels)'] if given else []),
+        f"ConvCapsClassifier({changed}).fit(scene, labels{', split' if given else ''})",
+    ]
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.errors import DataWarning, SplitError
+from hypercaps.errors import DataWarning, Interrupted, SplitError
 from hypercaps.evaluation import run_metrics, side_by_side, twin_of
 from hypercaps.io.mapfiles import MapFiles, check_share
 from hypercaps.io.runfolder import RunFolder
@@ -69,7 +69,7 @@ def train_run(
     ``command`` is what the user typed, for the report. Ctrl-C while mapping gives up the map only, and later on the
     report only: what was trained is worth keeping.
     """
-    _check_can_calibrate(classifier, split, {"coverage": coverage, "reject": reject})
+    _check_can_calibrate(classifier, scene, labels, split, {"coverage": coverage, "reject": reject})
     twin = _twin(classifier, scene, labels, split) if both else None
     needed = _bytes_needed(classifier, scene, labels, with_map, probabilities)
     with RunFolder(out, force=force, needs_bytes=needed) as staging:
@@ -88,8 +88,9 @@ def train_run(
         history, drawn = classifier.history_, classifier.split_
         if twin is not None and not history.interrupted:
             on_second(twin.split_by)
-            twin.fit(scene, labels, on_progress=on_training)
-            metrics["both"] = side_by_side(run_metrics(classifier), run_metrics(twin))
+            with suppress(KeyboardInterrupt, Interrupted):  # without its figures, then
+                twin.fit(scene, labels, on_progress=on_training)
+                metrics["both"] = side_by_side(run_metrics(classifier), run_metrics(twin))
         classifier.save(staging / "model.safetensors")
         sha256 = file_sha256(staging / "model.safetensors")
         metrics |= _how(classifier, command, sha256) | {"coverage": coverage, "reject": reject}
@@ -171,15 +172,25 @@ def _thinned(labels: Labels) -> npt.NDArray[np.int16]:
 
 
 def _check_can_calibrate(
-    classifier: ConvCapsClassifier, split: Split | None, asked: Mapping[str, float | None]
+    classifier: ConvCapsClassifier,
+    scene: Scene,
+    labels: Labels,
+    split: Split | None,
+    asked: Mapping[str, float | None],
 ) -> None:
     """Refuse before training what a model without calibration could not say after it."""
     for option, value in asked.items():
         check_share(option, value)
-        if value is not None and (classifier.val == 0 if split is None else split.val.size == 0):
+        if value is None:
+            continue
+        if split is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)  # fit will say it
+                split = classifier.draw_split(labels.where_valid(scene))
+        if split.val.size == 0:
             raise SplitError(
                 f"--{option} needs validation pixels, to learn from them how far to trust a score, and there are none: "
-                "set some aside (--val 0.1, or in the split's file)"
+                "set some aside (--val 0.1 or more, smaller blocks, or in the split's file)"
             )
 
 

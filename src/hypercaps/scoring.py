@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hypercaps.calibration import MOST_PIXELS, Calibration, Positions, fit_calibration
 from hypercaps.mapping import WINDOW, Mask, OnProgress, map_windows, windows_of
-from hypercaps.metrics import Scores, Trust, rejection_table, reliability, score
+from hypercaps.metrics import COVERAGES, Scores, Trust, rejection_table, reliability, score
 from hypercaps.modelfile import TrainedModel
 from hypercaps.scene import Labels, Scene
 
@@ -39,20 +39,21 @@ def compare(
         columns.append([true, said.argmax(axis=1), said.max(axis=1)])
         if model.calibration is not None:
             likely = model.calibration(said)
-            covered = model.calibration.covers(likely, true, 0.9)
-            columns[-1] += [likely.max(axis=1), covered, model.calibration.sets(likely, 0.9)]
+            held = [model.calibration.covers(likely, true, coverage) for coverage in COVERAGES]
+            sizes = [model.calibration.sets(likely, coverage) for coverage in COVERAGES]
+            columns[-1] += [likely.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]  # (N, 4) both
     truth, winner, raw, *calibrated = (np.concatenate(column) for column in zip(*columns, strict=True))
     right = truth == winner
     trust = Trust(reliability(raw, right))
     if model.calibration is not None:
-        sure, covered, sizes = calibrated
+        sure, *of_sets = calibrated
+        rows = zip(COVERAGES, *(column.mean(axis=0).tolist() for column in of_sets), strict=True)
         trust = replace(
             trust,
             calibration=model.calibration.kind,
             after=reliability(sure, right),
             rejection=rejection_table(sure, right),
-            coverage_90=float(covered.mean()),
-            set_size_90=float(sizes.mean()),
+            sets=tuple({"coverage": coverage, "held": held, "size": size} for coverage, held, size in rows),
         )
     numbers = model.legend.labels
     return replace(score(numbers[truth], numbers[winner], model.legend), trust=trust)

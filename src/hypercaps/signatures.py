@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.explain import Explanation, can_explain, explain_pixels
+from hypercaps.explain import Explanation, can_explain, evenly, explain_pixels
 from hypercaps.modelfile import TrainedModel
 from hypercaps.patches import read_pixels
 from hypercaps.resampling import known
@@ -47,7 +47,7 @@ class Signature:
 def signatures(model: TrainedModel, scene: Scene, labels: Labels) -> list[Signature]:
     """Of every class of the model, by up to 200 labelled pixels evenly over the scene."""
     flat = labels.array.ravel()
-    chosen = [_evenly(np.flatnonzero(flat == entry.label), MOST_PIXELS) for entry in model.legend]
+    chosen = [evenly(np.flatnonzero(flat == entry.label), MOST_PIXELS) for entry in model.legend]
     every = np.sort(np.concatenate(chosen))
     spectra = np.empty((every.size, scene.bands))
     for at, read in read_pixels(scene, every):
@@ -58,7 +58,7 @@ def signatures(model: TrainedModel, scene: Scene, labels: Labels) -> list[Signat
         own = spectra[np.searchsorted(every, pixels)]  # (N, bands)
         heard = None
         if asked and pixels.size:
-            some = np.stack(np.divmod(_evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)
+            some = np.stack(np.divmod(evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)
             heard = explain_pixels(model, scene, some, entry.label)
         mean, spread = (own.mean(axis=0), own.std(axis=0)) if pixels.size else (np.zeros(scene.bands),) * 2
         found.append(Signature(entry, int(pixels.size), mean, spread, heard))
@@ -73,7 +73,3 @@ def describe(found: list[Signature], model: TrainedModel, scene: Scene) -> dict[
         "mean_spectrum": model.preprocessing.mean.tolist(),
         "classes": [signature.to_json() for signature in found],
     }
-
-
-def _evenly(pixels: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    return pixels[np.unique(np.linspace(0, pixels.size - 1, min(most, pixels.size)).round().astype(np.int64))]

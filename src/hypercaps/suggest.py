@@ -9,7 +9,7 @@ from those chosen and from those labelled already.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Suggestion:
     col: int
     first: LegendEntry  # what the model takes it for
     second: LegendEntry  # and what it may be
-    confidence: float  # score of the first
+    confidence: float  # in the first
     margin: float  # score of the first less that of the second
 
 
@@ -47,23 +47,19 @@ class _Candidates:
     rows: Whole  # (N,)
     cols: Whole
     second: Whole  # number of the class that came second
-    scores: Floats  # (N, 2): the two highest
-
-    @property
-    def margin(self) -> Floats:
-        return np.asarray(self.scores[:, 0] - self.scores[:, 1])
+    margin: Floats  # (N,) the highest score less the second
+    confidence: Floats  # (N,)
 
     def __getitem__(self, which: Any) -> _Candidates:
-        return _Candidates(self.rows[which], self.cols[which], self.second[which], self.scores[which])
+        return _Candidates(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @staticmethod
     def joined(parts: Sequence[_Candidates]) -> _Candidates:
-        return _Candidates(
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "cols", "second", "scores"))
-        )
+        names = [field.name for field in fields(_Candidates)]
+        return _Candidates(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def suggest(
@@ -74,9 +70,10 @@ def suggest(
     labelled: npt.NDArray[np.bool_] | None = None,
     name: str = "scene",
 ) -> list[Suggestion]:
-    """Up to ``n`` pixels to label next, best first, from the windows of a map with its scores.
+    """Up to ``n`` pixels to label next, best first, from the windows of a map with its raw scores.
 
-    Pixels ``labelled`` (rows, columns) already are not suggested, nor, if it can be helped, their neighbours.
+    Calibrated ones would not do: of the most unsure pixels many have the same. Pixels ``labelled`` (rows, columns)
+    already are not suggested, nor, if it can be helped, their neighbours.
     """
     if len(legend) < 2:
         raise SceneError("the model has one class only: there is nothing to be unsure of")
@@ -100,7 +97,7 @@ def suggest(
 
 def _none() -> _Candidates:
     empty = np.empty(0, dtype=np.int64)
-    return _Candidates(empty, empty, empty, np.empty((0, 2)))
+    return _Candidates(empty, empty, empty, np.empty(0), np.empty(0))
 
 
 def _of_window(window: MappedWindow, labelled: npt.NDArray[np.bool_] | None, classes: int) -> list[_Candidates]:
@@ -117,7 +114,8 @@ def _of_window(window: MappedWindow, labelled: npt.NDArray[np.bool_] | None, cla
     top = scores.argmax(axis=1)
     second, first = np.where(top == first, second, first), top
     best = np.take_along_axis(scores, np.stack([first, second], axis=1), axis=1).astype(np.float64)
-    found = _Candidates(rows + window.at.r0, cols + window.at.c0, second.astype(np.int64), best)
+    margin, sure = best[:, 0] - best[:, 1], window.confidence[rows, cols].astype(np.float64)
+    found = _Candidates(rows + window.at.r0, cols + window.at.c0, second.astype(np.int64), margin, sure)
     return [_thinned(found[first == number], _KEPT_OF_WINDOW) for number in range(classes)]
 
 
@@ -155,7 +153,7 @@ def _chosen(kept: list[_Candidates], legend: Legend, n: int, near: Whole, far: f
             found = kept[number]
             row, col = int(found.rows[best]), int(found.cols[best])
             first, second = legend.entries[number], legend.entries[int(found.second[best])]
-            confidence, margin = float(found.scores[best, 0]), float(found.margin[best])
+            confidence, margin = float(found.confidence[best]), float(found.margin[best])
             chosen.append(Suggestion(len(chosen) + 1, row, col, first, second, confidence, margin))
             here = np.array([[row, col]])
             distances = [np.minimum(d, _distances(f, here, far)) for d, f in zip(distances, kept, strict=True)]

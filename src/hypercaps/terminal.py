@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hypercaps.io.runfolder import RUN_FILES
-from hypercaps.splits.words import leakage_text, scene_text, split_text
+from hypercaps.splits.words import both_text, leakage_text, scene_text, split_text
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
     from hypercaps.study.study import StudyResult
@@ -38,7 +38,7 @@ def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
         soft_wrap=True,
     )
     console.print(split_text(metrics), soft_wrap=True)
-    for advice in (leakage_text(metrics), scene_text(metrics)):
+    for advice in (None if "both" in metrics else leakage_text(metrics), scene_text(metrics)):
         if advice is not None:
             console.print(advice, soft_wrap=True)
     if metrics.get("ece_after") is not None:
@@ -73,13 +73,7 @@ def print_both(console: Console, both: Mapping[str, Mapping[str, Any]]) -> None:
         table.add_row(f"{label} {escape(row['name'])}", *cells)
     console.print()
     console.print(table)
-    console.print(
-        "\nTwo trainings by the same recipe, shares and seed. Random tells how well pixels among the "
-        "labels are mapped, blocks how well ground away from them is.",
-        soft_wrap=True,
-    )
-    if any(metrics.get("interrupted") for metrics in both.values()):
-        console.print("[yellow]Interrupted[/]: the second training ended early, and its best epoch so far was scored.")
+    console.print(f"\n{both_text(both)}", soft_wrap=True)
 
 
 def print_files(console: Console, out: Path) -> None:

@@ -214,3 +214,26 @@ def test_convergence_of_short_long_and_unmeasured_trainings() -> None:
     }
     assert min(size(convergence_picture(curves))) > 300
     assert min(size(convergence_picture({}))) > 100
+
+
+def test_few_labels_have_a_learning_curve_and_no_words_of_the_paper() -> None:
+    """All methods in one table of classes, a curve for each way to draw, and what recipe best has looked at."""
+    runs = [
+        record(method, seed, oa, recipe=recipe, scene="indian-pines", labels_per_class=n, split=split, block=block)
+        for split, block in (("random", None), ("blocks", 16))
+        for n, oa in ((5, 60.0), (10, 75.0))
+        for method, recipe in (("rbf-svm-window", "tuned"), ("convcapsnet", "best"))
+        for seed in (0, 1)
+    ]
+    blocks = study_document(runs, {"title": "few"}, lambda key: None)
+    tables = [block for block in blocks if isinstance(block, Table)]
+    assert [t.title for t in tables if t.title.startswith("Learning curve")] != []
+    of_classes = [table for table in tables if table.title.startswith("Each class")]
+    assert len(of_classes) == 4 and not any("paper" in table.title for table in of_classes)
+    assert all(any("window" in cell for cell in table.head) for table in of_classes)
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    looked = [text for text in texts if "learned from unlabelled pixels" in text]
+    assert len(looked) == 2 and all("1D-ConvCapsNet" in text and "Blocks of 16" in text for text in looked)
+    assert any("The paper has no results for these numbers of labels" in text for text in texts)
+    [curve] = [block for block in blocks if isinstance(block, Picture) and block.file.startswith("learning-")]
+    assert min(imread(io.BytesIO(curve.png)).shape[:2]) > 300

@@ -167,7 +167,7 @@ def suggest(
     set_threads(threads)
     windows = plan_windows(cube, patch=trained.patch, pixels=pixels_within(most_memory, classifier, cube))
     found = choose(
-        classifier.map_windows(cube, windows, only=only, with_scores=True),
+        classifier.map_windows(cube, windows, only=only, with_scores=True, raw=True),
         trained.legend,
         n,
         labelled=known,

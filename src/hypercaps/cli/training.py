@@ -46,7 +46,9 @@ def train(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the run; made if it is not there.")],
     method: Annotated[str, typer.Option(help="As 'hypercaps methods' lists them.")] = "convcapsnet",
     train: Annotated[float, typer.Option(help="Share of each class to train on.")] = 0.2,
-    val: Annotated[float, typer.Option(help="Share of each class to choose the best epoch by.")] = 0.1,
+    val: Annotated[
+        float, typer.Option(help="Share of each class to calibrate confidence by, and most methods' best epoch.")
+    ] = 0.1,
     per_class: Annotated[
         int | None, typer.Option(metavar="N", help="Train on N pixels of each class in place of a share.")
     ] = None,
@@ -179,6 +181,8 @@ def train(
         )
     if with_map and not result.mapped:
         console.print("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
+    if both and "both" not in result.metrics:
+        console.print("[yellow]The second training was left out[/]: there is no figure by the other split.")
     if not result.reported:
         console.print("[yellow]The report was stopped[/]: the run has none.")
     terminal.print_scores(console, result.metrics)

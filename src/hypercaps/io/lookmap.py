@@ -24,7 +24,7 @@ class MapLook:
 
     classes: npt.NDArray[Any]  # (h, w), every step-th row and column
     counts: dict[int, int]  # pixels of each number, of the whole raster
-    colors: dict[int, tuple[int, int, int]]
+    colors: dict[int, tuple[int, int, int]]  # of the classes, and of unsure pixels where there may be any
     hectares: float | None  # of one pixel; None where the grid is not in metres
 
 
@@ -38,7 +38,8 @@ def look_at_map(path: Path, longest: int) -> MapLook:
         if file.crs is not None and file.crs.is_projected:
             metres = file.crs.linear_units_factor[1]
             hectares = abs(file.transform.determinant) * metres**2 / 10_000
-        colors = {value: color[:3] for value, color in file.colormap(1).items() if color[3]} if file.colorinterp else {}
+        named = {int(tag.removeprefix("CLASS_")) for tag in file.tags(1) if tag.startswith("CLASS_")}
+        colors = {value: color[:3] for value, color in file.colormap(1).items() if value in named}
         return MapLook(_thinned(file, longest), dict(enumerate(counts.tolist())), colors, hectares)
 
 

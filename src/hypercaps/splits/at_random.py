@@ -75,8 +75,8 @@ def _draw_each_class(labels: Labels, sizes: Sizes, how: Mapping[str, Any], seed:
             chosen.append(part)
     if how["val"] > 0 and without_val:
         warn(
-            f"a validation share of {how['val']} takes no pixel of {', '.join(without_val)}: the best epoch is "
-            "chosen without them"
+            f"a validation share of {how['val']} takes no pixel of {', '.join(without_val)}: confidence is "
+            "calibrated without them"
         )
     train, val, test = (np.concatenate(parts) for parts in sets)
     return Split(train, val, test, shape=labels.shape, how=how, patch=patch)

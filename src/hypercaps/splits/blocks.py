@@ -254,7 +254,7 @@ def _tell(labels: Labels, ground: _Ground, sets: list[Bools], block: int, patch:
         )
     unseen = tested & ~validated
     if with_val and unseen.any():
-        warn(f"{', '.join(names[unseen])}: too few blocks leave none to validate, the best epoch is chosen without")
+        warn(f"{', '.join(names[unseen])}: too few blocks leave none to validate, confidence is calibrated without")
 
 
 def _remedy(block: int, patch: int) -> str:

@@ -65,7 +65,7 @@ def split_polygons(
             "random"
         )
     if val > 0 and without_val:
-        warn(f"{', '.join(without_val)}: two polygons leave none to validate, the best epoch is chosen without them")
+        warn(f"{', '.join(without_val)}: two polygons leave none to validate, confidence is calibrated without them")
     how = {"kind": "polygons", "train": train, "val": val, "seed": seed}
     if per_class is not None:
         how = {"kind": "polygons", "per_class": per_class, "val": val, "seed": seed}

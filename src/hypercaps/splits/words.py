@@ -24,22 +24,41 @@ def split_text(metrics: Mapping[str, Any]) -> str:
     return f"Split: {kind} ({ways.get(kind, 'unknown')}), {leakage}: {whose} a training pixel inside the patch."
 
 
+def among_labels(metrics: Mapping[str, Any]) -> bool:
+    """Whether test pixels lie among the training pixels: scores then say little about other ground."""
+    return metrics["split"] == "random" or (metrics["leakage"] or 0.0) > MUCH_LEAKAGE
+
+
 def leakage_text(metrics: Mapping[str, Any]) -> str | None:
     """What a high leakage means, and where the honest figure is to be had; None where there is little of it."""
-    if metrics["split"] != "random" or metrics["leakage"] <= MUCH_LEAKAGE:
+    leakage = metrics["leakage"] or 0.0
+    if leakage > MUCH_LEAKAGE:
+        seen = f"The network has seen the ground around {'most' if leakage > 0.5 else 'many'} of its test pixels"
+    elif metrics["split"] == "random" and metrics.get("patch") == 1:
+        seen = "Patches of one pixel can't hold another, but test pixels lie side by side with training pixels"
+    else:
         return None
-    much = "most" if metrics["leakage"] > 0.5 else "many"
-    return (
-        f"The network has seen the ground around {much} of its test pixels: on ground away from the labels, expect "
-        "less; '--split blocks' tells how much less, and 'hypercaps evaluate --both' shows both."
-    )
+    both = ", and 'hypercaps evaluate --both' shows both" if metrics["split"] == "random" else ""
+    return f"{seen}: on ground away from the labels, expect less; '--split blocks' tells how much less{both}."
 
 
 def scene_text(metrics: Mapping[str, Any]) -> str | None:
     """How far a score by other ground reaches where the model has looked at that ground too; None where it hasn't."""
-    if not metrics.get("pseudo_labelled") or metrics["split"] not in ("blocks", "polygons"):
+    if not metrics.get("pseudo_labelled") or metrics["leakage"] is None or metrics["leakage"] > MUCH_LEAKAGE:
         return None
     return (
         "It has also learned from unlabelled pixels of this scene, by classes that flowed to them from the labels, "
         "never from a label of the test set: expect this accuracy in the rest of this scene, and less in another one."
     )
+
+
+def both_text(both: Mapping[str, Mapping[str, Any]]) -> str:
+    """What scores by a random split and by blocks mean, side by side."""
+    text = (
+        "Two trainings by the same recipe, shares and seed. Random tells how well pixels among the labels are mapped, "
+        "blocks how well ground away from them is."
+    )
+    looked = next((said for metrics in both.values() if (said := scene_text(metrics))), None)
+    if any(metrics.get("interrupted") for metrics in both.values()):
+        text += " The second training was ended early."
+    return text if looked is None else f"{text} Of the model by blocks: {looked[0].lower()}{looked[1:]}"

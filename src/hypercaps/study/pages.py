@@ -14,9 +14,11 @@ from typing import Any
 from hypercaps import webpage
 from hypercaps.io import catalog
 from hypercaps.io.write import write_csv, write_files, write_json
+from hypercaps.models.registry import METHODS, SelfTraining
 from hypercaps.plots import Panel, convergence_picture, maps_picture
 from hypercaps.scene import Legend
 from hypercaps.study.amounts import Amount
+from hypercaps.study.curves import curve_picture, curve_table, learning_curves
 from hypercaps.study.paired import Load, paired_table, paired_tests
 from hypercaps.study.paper import paper_scene, paper_source
 from hypercaps.study.records import Record, StudyFolder
@@ -26,7 +28,6 @@ from hypercaps.study.tables import (
     Table,
     class_tables,
     cost_table,
-    curve_table,
     failed_table,
     group_runs,
     missing_table,
@@ -128,9 +129,11 @@ def _scene_blocks(scene: str, groups: Groups, load: Load) -> Iterator[Block]:
     """A scene's part of the page; ``groups`` are its own."""
     yield Heading(2, scene_title(scene))
     yield Text(_comparability(scene, groups))
-    curve = curve_table(scene, groups)
-    if curve is not None:
-        yield curve
+    curves = learning_curves(groups)
+    if curves:
+        yield curve_table(scene, curves)
+        title = f"OA by the number of labels of each class, median and range of the runs: {scene_title(scene)}"
+        yield Picture(_file_name("learning", scene), title, curve_picture(curves))
     for (_, amount), columns in groups.items():
         yield Heading(3, f"{amount.text} for training")
         yield summary_table(scene, amount, columns)
@@ -147,6 +150,10 @@ def _comparability(scene: str, groups: Groups) -> str:
     known = paper_scene(scene)
     if known is None:
         return "The paper has no results for this scene: there is nothing to set ours beside."
+    if not any(amount.as_the_paper for _, amount in groups):
+        return (
+            "The paper has no results for these numbers of labels, drawn this way: there is nothing to set ours beside."
+        )
     records = [record for columns in groups.values() for column in columns for record in column.records]
     bands = sorted({record["bands"] for record in records if record.get("bands")})
     classes = sorted({len(record["per_class"]) for record in records if record.get("per_class")})
@@ -171,13 +178,27 @@ def _leakage(amount: Amount, columns: Sequence[Column]) -> str:
             f"Blocks of {amount.block} x {amount.block} pixels go as a whole to training, validation or test, with a "
             "guard band between; classes in too few blocks have no test pixels and don't count in AA."
         )
-        return f"{text} Leakage, the test pixels with a training pixel in their patch: {listed}." if shares else text
+        if shares:
+            text += f" Leakage, the test pixels with a training pixel in their patch: {listed}."
+        looked = [column.label for column in columns if _learns_from_scene(column)]
+        if looked:
+            text += (
+                f" {', '.join(looked)} also learned from unlabelled pixels of the scene, test blocks among them, by "
+                "classes that flowed to them from the labels, never from a test label: accuracy in the rest of a "
+                "partly labelled scene, not in another one."
+            )
+        return text
     text = "Splits are drawn at random, as in the paper, so training pixels can lie within the patches of test pixels"
     if amount.per_class is not None:
         text = f"A class gives at most half of its pixels to training. {text}"
     if not shares:
         return f"{text}: {high}."
     return f"{text}. Share of the test pixels that this concerns: {listed}. Where it is high, {high}."
+
+
+def _learns_from_scene(column: Column) -> bool:
+    method = METHODS.get(column.method)
+    return method is not None and isinstance(method.recipes.get(column.recipe), SelfTraining)
 
 
 def _maps(scene: str, amount: Amount, columns: Sequence[Column], load: Load) -> Iterator[Picture]:
@@ -200,9 +221,10 @@ def _maps(scene: str, amount: Amount, columns: Sequence[Column], load: Load) -> 
         yield Picture(_file_name("maps", scene, amount), title, maps_picture(panels, _legend(scene, columns)))
 
 
-def _file_name(what: str, scene: str, amount: Amount) -> str:
+def _file_name(what: str, scene: str, amount: Amount | None = None) -> str:
     # A record could name its scene anything; a file's name is to stay one.
-    return f"{what}-{re.sub(r'[^A-Za-z0-9.-]', '-', scene)}-{amount.in_names}.png".replace("..", "-")
+    ending = "" if amount is None else f"-{amount.in_names}"
+    return f"{what}-{re.sub(r'[^A-Za-z0-9.-]', '-', scene)}{ending}.png".replace("..", "-")
 
 
 def _legend(scene: str, columns: Sequence[Column]) -> Legend:

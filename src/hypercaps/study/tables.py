@@ -239,13 +239,12 @@ def class_tables(scene: str, amount: Amount, columns: Sequence[Column]) -> list[
     place = f"{scene_title(scene)}, {amount.text}"
     parts = {name: [c for c in columns if c.method in methods] for name, methods in EXPERIMENTS.items()}
     whole = {name: part for name, part in parts.items() if {c.method for c in part} - {"convcapsnet"}}
-    if whole:
-        like = "the paper's" if paper_scene(scene) is not None else "as in the paper's"
-        return [
-            _class_table(f"Each class, {like} {name}: {place}", scene, amount, part) for name, part in whole.items()
-        ]
-    alone = parts["experiment 1"]
-    return [_class_table(f"Each class: {place}", scene, amount, alone)] if alone else []
+    if not (whole and amount.as_the_paper):
+        return [_class_table(f"Each class: {place}", scene, amount, columns)]
+    like = "the paper's" if paper_scene(scene) is not None else "as in the paper's"
+    tables = [_class_table(f"Each class, {like} {name}: {place}", scene, amount, part) for name, part in whole.items()]
+    others = [column for column in columns if not any(column in part for part in parts.values())]
+    return tables + ([_class_table(f"Each class, other methods: {place}", scene, amount, others)] if others else [])
 
 
 def _class_table(title: str, scene: str, amount: Amount, columns: Sequence[Column]) -> Table:
@@ -283,26 +282,6 @@ def _paper_classes(scene: str, paper: PaperResult, classes: int) -> dict[int, fl
     if known is None or paper.per_class is None or len(known.classes) != classes:
         return {}
     return {number: figure for (number, _), figure in zip(known.classes, paper.per_class, strict=True)}
-
-
-def curve_table(scene: str, groups: Groups) -> Table | None:
-    """OA by the number of labels of each class, methods below each other; ``groups`` are the scene's own."""
-    numbers = sorted({amount.per_class for _, amount in groups if amount.per_class is not None})
-    if len(numbers) < 2:
-        return None
-    found: dict[tuple[str, str], dict[int, str]] = {}
-    for (_, amount), columns in groups.items():
-        if amount.per_class is not None:
-            drawn = amount.split if amount.block is None else f"{amount.split} of {amount.block}"
-            for column in columns:
-                found.setdefault((drawn, column.label), {})[amount.per_class] = ours_text(column.stat("oa"))
-    rows = [[label, drawn, *(oa.get(n, MISSING) for n in numbers)] for (drawn, label), oa in found.items()]
-    return Table(
-        f"Learning curve: {scene_title(scene)}, OA by the number of labels of each class",
-        ["Method", "Split", *map(str, numbers)],
-        sorted(rows, key=lambda row: row[1] != "random"),
-        "In percent; the median of the runs (with the lowest and the highest).",
-    )
 
 
 def small_table(groups: Groups) -> Table | None:
