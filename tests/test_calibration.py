@@ -127,7 +127,7 @@ def hazy_scene(seed: int) -> tuple[Scene, Labels]:
     square = np.arange(40) // 10
     truth = (square[:, None] + 2 * square) % 4 + 1
     spectra = np.stack([np.sin((k + 1) * np.linspace(0, 3, 26)) for k in range(4)])
-    cube = 100 + 2 * spectra[truth - 1] + 6 * rng.standard_normal((40, 40, 26))
+    cube = 100 + 2 * spectra[truth - 1] + 9 * rng.standard_normal((40, 40, 26))
     return Scene.from_array(cube.astype(np.float32)), Labels.from_array(truth.astype(np.int16))
 
 
@@ -136,15 +136,15 @@ def test_sets_on_a_made_scene_hold_the_truth_as_often_as_was_asked_for() -> None
     found = []
     for seed in range(20):
         classifier = ConvCapsClassifier(
-            recipe="paper", epochs=3, batch_size=16, train=0.15, val=0.25, seed=seed, patch=3
+            recipe="paper", epochs=8, batch_size=16, train=0.15, val=0.25, seed=seed, patch=3
         )
         found.append(classifier.fit(*hazy_scene(seed)).scores_.to_json())
-    assert np.mean([figures["oa"] for figures in found]) < 80  # one class is not enough
+    assert 60 < np.mean([figures["oa"] for figures in found]) < 80  # it has learned, and one class is not enough
     for row, coverage in enumerate((0.8, 0.9, 0.95)):
         rows = [figures["sets"][row] for figures in found]
         assert all(r["coverage"] == coverage for r in rows)
         assert abs(np.mean([r["held"] for r in rows]) - coverage) < 0.02, coverage
-        assert 1 < np.mean([r["size"] for r in rows]) < 4
+        assert 1.1 < np.mean([r["size"] for r in rows]) < 3
 
 
 def test_the_place_of_the_threshold() -> None:
