@@ -206,4 +206,5 @@ def _bytes_needed(
     a_pixel = 6 + (4 * len(labels.legend) if probabilities else 0)
     maps = 3 * a_pixel * scene.rows * scene.cols + 1_000_000 if with_map else 0  # while they are made, and the picture
     indices = 8 * int((labels.array > 0).sum())
-    return model + maps + indices + 200_000
+    report = 12 * min(scene.rows * scene.cols, LONGEST_SIDE**2) + 200 * scene.bands * len(labels.legend) + 500_000
+    return model + maps + indices + report
