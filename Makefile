@@ -12,7 +12,7 @@ DEMO := runs/demo
 setup: $(STAMP)
 
 # Exact versions come from constraints.txt; the stamp is only made when every install step succeeded.
-$(STAMP): pyproject.toml constraints.txt hatch_build.py src/hypercaps/native/kernels.c
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/hypercaps/compute/native/kernels.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

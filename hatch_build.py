@@ -1,4 +1,4 @@
-"""Compiles src/hypercaps/native/kernels.c when hypercaps is installed or a wheel is built.
+"""Compiles src/hypercaps/compute/native/kernels.c when hypercaps is installed or a wheel is built.
 
 The compiler is $CC, or the first of cc, gcc and clang; where there is none, pip fetches one for the time of the build
 (the ziglang package). If all of that fails the installation goes on without, and hypercaps uses torch alone, which is
@@ -21,7 +21,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("src/hypercaps/native")
+FOLDER = Path("src/hypercaps/compute/native")
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 FLAGS = ["-std=gnu11", "-O3", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-psabi"]
 HAS_ZIG = {(s, m) for s in ("Linux", "Darwin", "Windows") for m in ("x86_64", "amd64", "arm64", "aarch64")}

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from hypercaps import ConvCapsClassifier, Labels, Scene, Split, open_labels, open_scene, split_blocks
-from hypercaps.capsules.loss import margin_loss
+from hypercaps.compute.devices import use_threads
+from hypercaps.models.capsules.loss import margin_loss
 from hypercaps.models.registry import METHODS, SelfTraining
-from hypercaps.patches import PatchStore, symmetries
-from hypercaps.training import use_threads
+from hypercaps.training.patches import PatchStore, symmetries
 
 LARGEST = 11  # patch
 RECIPE = METHODS["convcapsnet"].recipes["best"]

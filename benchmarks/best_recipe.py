@@ -29,7 +29,7 @@ from hypercaps import (
     split_by_share,
     split_per_class,
 )
-from hypercaps.training import use_threads
+from hypercaps.compute.devices import use_threads
 
 FAST = ("best", "paper", "rbf-svm-window")
 SHOWN = ("oa", "aa", "seconds", "ece_before", "ece_after", "coverage_90", "set_size_90")

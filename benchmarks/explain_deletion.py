@@ -16,9 +16,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, be
 import numpy as np
 
 from hypercaps import ConvCapsClassifier, open_labels, open_scene
+from hypercaps.compute.devices import use_threads
 from hypercaps.errors import SceneError
-from hypercaps.explain import explain_class
-from hypercaps.training import use_threads
+from hypercaps.inference.explain import explain_class
 
 
 def main() -> None:

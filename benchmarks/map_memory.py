@@ -18,10 +18,11 @@ import rasterio
 from rasterio.windows import Window
 
 from hypercaps import Legend
-from hypercaps.arguments import memory_bytes
-from hypercaps.modelfile import TrainedModel, write_model
+from hypercaps.cli.options import memory_bytes
+from hypercaps.inference.model import TrainedModel
+from hypercaps.inference.model_file import write_model
 from hypercaps.models.registry import get_method
-from hypercaps.whitening import PCAWhitening
+from hypercaps.training.preprocessing import PCAWhitening
 
 BANDS, CLASSES, TIMES, COLS = 400, 5, 10, 2048
 KINDS = ("envi-bsq", "envi-bip", "envi-bil", "tiff-tiled", "tiff-strips", "npy")

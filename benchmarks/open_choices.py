@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from hypercaps import open_labels, open_scene, split_by_share
 from hypercaps.models.registry import get_method
-from hypercaps.patches import PatchStore
-from hypercaps.training import Examples, train
-from hypercaps.whitening import PCAWhitening
+from hypercaps.training.loop import Examples, train
+from hypercaps.training.patches import PatchStore
+from hypercaps.training.preprocessing import PCAWhitening
 
 Order = Callable[[int, int], Tensor]  # components, seed -> which stands where
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hypercaps.capsules import kernels
-from hypercaps.capsules.routing import prediction_vectors, route
-from hypercaps.capsules.squashing import squash
+from hypercaps.models.capsules import kernels
+from hypercaps.models.capsules.routing import prediction_vectors, route
+from hypercaps.models.capsules.squash import squash
 
 CAPSULES, SIZE, CLASSES, CLASS_SIZE, PIXELS, ROUNDS = 176, 8, 16, 16, 1536, 8
 

@@ -27,18 +27,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hypercaps import Legend, Scene, native, open_scene
-from hypercaps.capsules.layers import positions_after
-from hypercaps.capsules.routing import prediction_vectors, route
-from hypercaps.capsules.squashing import squash
-from hypercaps.mapping import map_scene
-from hypercaps.modelfile import TrainedModel
+from hypercaps import Legend, Scene, open_scene
+from hypercaps.compute import native
+from hypercaps.inference.model import TrainedModel
+from hypercaps.inference.predict import map_scene
 from hypercaps.models.capsnet import CapsNet
+from hypercaps.models.capsules.layers import positions_after
+from hypercaps.models.capsules.routing import prediction_vectors, route
+from hypercaps.models.capsules.squash import squash
 from hypercaps.models.convcapsnet import ConvCapsNet
 from hypercaps.models.registry import Recipe, get_method
-from hypercaps.patches import PatchStore
-from hypercaps.training import Examples, train
-from hypercaps.whitening import PCAWhitening
+from hypercaps.training.loop import Examples, train
+from hypercaps.training.patches import PatchStore
+from hypercaps.training.preprocessing import PCAWhitening
 
 BANDS, CLASSES, BATCH, PLAIN_BATCH, SIDE = 200, 16, 64, 256, 2048
 LARGE = 2000  # side of the scene whose mapping must stay within memory

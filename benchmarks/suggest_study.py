@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps import ConvCapsClassifier, Split, open_labels, open_scene, split_per_class
-from hypercaps.mapping import windows_of
-from hypercaps.suggest import suggest
-from hypercaps.training import use_threads
+from hypercaps.compute.devices import use_threads
+from hypercaps.inference.predict import windows_of
+from hypercaps.inference.suggest import suggest
 
 Pixels = npt.NDArray[np.int64]
 

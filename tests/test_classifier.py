@@ -9,8 +9,8 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from support.scenes import QUICK, make_cube
 
-from conftest import QUICK, make_cube
 from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, split_by_share
 from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
+from support.scenes import make_cube
 from typer.testing import CliRunner
 
-from conftest import make_cube
 from hypercaps.cli import app
 
 ROOT = Path(__file__).parents[1]

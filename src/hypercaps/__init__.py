@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hypercaps.classifier import ConvCapsClassifier, load_model
+    from hypercaps.data.labels import Labels, Legend
+    from hypercaps.data.scene import Scene
+    from hypercaps.data.splits import Split, split_blocks, split_by_share, split_per_class, split_polygons
     from hypercaps.errors import HypercapsError
     from hypercaps.io.open import open_labels, open_mask, open_scene, open_split
-    from hypercaps.scene import Labels, Legend, Scene
-    from hypercaps.splits import Split, split_blocks, split_by_share, split_per_class, split_polygons
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "ConvCapsClassifier": "classifier",
     "HypercapsError": "errors",
-    "Labels": "scene",
-    "Legend": "scene",
-    "Scene": "scene",
-    "Split": "splits",
+    "Labels": "data.labels",
+    "Legend": "data.labels",
+    "Scene": "data.scene",
+    "Split": "data.splits",
     "load_model": "classifier",
     "open_labels": "io.open",
     "open_mask": "io.open",
     "open_scene": "io.open",
     "open_split": "io.open",
-    "split_blocks": "splits",
-    "split_by_share": "splits",
-    "split_per_class": "splits",
-    "split_polygons": "splits",
+    "split_blocks": "data.splits",
+    "split_by_share": "data.splits",
+    "split_per_class": "data.splits",
+    "split_polygons": "data.splits",
 }
 
 __all__ = [

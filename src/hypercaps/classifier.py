@@ -14,38 +14,28 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from hypercaps import flow, splits
-from hypercaps.checks import (
-    MOST_UNLABELLED,
-    check_enough,
-    check_kinds,
-    check_memory,
-    check_split,
-    compare_names,
-    whole_number,
-)
-from hypercaps.devices import Device
+from hypercaps.compute.devices import Device, current_versions, threads_in_use
+from hypercaps.data import splits
+from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split
+from hypercaps.data.window import Window
 from hypercaps.errors import LabelsError, ModelError, SplitError
-from hypercaps.mapping import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
-from hypercaps.metrics import Scores
-from hypercaps.modelfile import TrainedModel, current_versions, read_model, write_model
+from hypercaps.inference.metrics import Scores
+from hypercaps.inference.model import TrainedModel
+from hypercaps.inference.model_file import read_model, write_model
+from hypercaps.inference.predict import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
+from hypercaps.inference.scoring import calibrate, compare
 from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe, get_method
-from hypercaps.parallel.processes import check_devices, train_in_processes
-from hypercaps.parallel.worker import Job
-from hypercaps.patches import PatchStore, draw_valid_pixels, valid_pixels
-from hypercaps.scene import Labels, Legend, Scene, Window
-from hypercaps.scoring import calibrate, compare
-from hypercaps.selftraining import Ground, train_twice
-from hypercaps.splits import Split
-from hypercaps.training import (
-    Examples,
-    History,
-    Progress,
-    solve,
-    threads_in_use,
-    train,
-)
-from hypercaps.whitening import PREPROCESSINGS, PCAWhitening
+from hypercaps.training import label_propagation as flow
+from hypercaps.training.checks import check_enough, check_kinds, check_split, compare_names, whole_number
+from hypercaps.training.loop import Examples, History, Progress, solve, train
+from hypercaps.training.memory import MOST_UNLABELLED, check_memory
+from hypercaps.training.parallel.processes import check_devices, train_in_processes
+from hypercaps.training.parallel.worker import Job
+from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
+from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening
+from hypercaps.training.self_training import Ground, train_twice
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]

@@ -19,6 +19,10 @@
 Each message says what came, what was expected and what to do next, in one sentence.
 """
 
+from __future__ import annotations
+
+import warnings
+
 
 class HypercapsError(Exception):
     """Root of all errors that a user can mend."""
@@ -78,3 +82,7 @@ class SpeedWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """Something in the data that the user should know and that does not stop the work."""
+
+
+def tell(what: str) -> None:
+    warnings.warn(what, DataWarning, stacklevel=2)

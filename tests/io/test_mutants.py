@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory import output_of
-from rasters import GRID, write
-from test_sidecars import ENMAP, WAVES, enmap_xml
+from support.memory import output_of
+from support.rasters import GRID, write
+from support.sidecar_files import ENMAP, WAVES, enmap_xml
 
+from hypercaps.data.scene import Pixels
 from hypercaps.errors import DataWarning, HypercapsError, SceneError
-from hypercaps.io.envi import read_header
 from hypercaps.io.open import open_scene
-from hypercaps.scene import Pixels
+from hypercaps.io.readers.envi import read_header
 
 CUBE = np.random.default_rng(0).integers(1, 3000, (12, 11, 4))
 

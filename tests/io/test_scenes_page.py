@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
-from rasters import GRID, write
+from support.rasters import GRID, write
+from support.scenes import make_cube
 from typer.testing import CliRunner
 
 import hypercaps
-from conftest import make_cube
 from hypercaps.cli import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenes.md").read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rasters import CUBE, write
+from support.rasters import CUBE, write
+from support.scenes import make_cube
 from typer.testing import CliRunner
 
-from conftest import make_cube
 from hypercaps.cli import app
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.io.open import open_scene

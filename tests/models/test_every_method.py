@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.scenes import QUICK, make_cube
 
-from conftest import QUICK, make_cube
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
 from hypercaps.errors import DataWarning, ModelError, ModelFileError
-from hypercaps.mapping import map_scores
+from hypercaps.inference.predict import map_scores
 from hypercaps.models.registry import METHODS, Method, SolvedRecipe
-from hypercaps.patches import PatchStore
-from hypercaps.whitening import kind_of
+from hypercaps.training.patches import PatchStore
+from hypercaps.training.preprocessing import kind_of
 
 # Small enough for tests, and for the made scene's 26 bands.
 SMALL = {
@@ -189,6 +189,6 @@ def test_invalid_pixels_get_no_class_and_their_neighbours_get_one(fitted: ConvCa
 
 @pytest.mark.parametrize("name", METHODS)
 def test_more_memory_than_there_is_is_refused_before_it_starts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hypercaps.checks.available_memory", lambda: 1000)
+    monkeypatch.setattr("hypercaps.training.checks.available_memory", lambda: 1000)
     with pytest.raises(ModelError, match=rf"^{name} needs about \d+\.\d GB to train on scene 'made'.*are free"):
         classifier(name).fit(*made())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.svm import SVC
+from support.scenes import make_cube
 from torch import nn
 
-from conftest import make_cube
 from hypercaps import ConvCapsClassifier, Labels, Scene
 from hypercaps.errors import ModelError
 from hypercaps.models.c_cnn import ConvCNN
@@ -19,7 +19,7 @@ from hypercaps.models.mlp import MLP
 from hypercaps.models.registry import METHODS, count_parameters, get_method
 from hypercaps.models.se_cnn2d import SemiCNN
 from hypercaps.models.svm import RBFSVM, WindowSVM
-from hypercaps.patches import PatchStore, draw_valid_pixels
+from hypercaps.training.patches import PatchStore, draw_valid_pixels
 
 
 class TestRecipes:

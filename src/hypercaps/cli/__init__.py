@@ -6,13 +6,13 @@ Nothing heavy is imported before a command needs it, so that ``hypercaps --help`
 from __future__ import annotations
 
 # In the order of --help.
-from hypercaps.cli import training  # isort: skip
-from hypercaps.cli import mapping  # isort: skip
-from hypercaps.cli import evaluation  # isort: skip
-from hypercaps.cli import reasons  # isort: skip
-from hypercaps.cli import lists  # isort: skip
-from hypercaps.cli import studies  # isort: skip
-from hypercaps.cli.root import app
+from hypercaps.cli import train as training  # isort: skip
+from hypercaps.cli import map as mapping  # isort: skip
+from hypercaps.cli import evaluate as evaluation  # isort: skip
+from hypercaps.cli import explain as reasons  # isort: skip
+from hypercaps.cli import info as lists  # isort: skip
+from hypercaps.cli import study as studies  # isort: skip
+from hypercaps.cli.app import app
 
 __all__ = ["app", "evaluation", "lists", "main", "mapping", "reasons", "studies", "training"]
 

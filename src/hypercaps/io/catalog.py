@@ -23,8 +23,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.labels import Legend, LegendEntry, parse_color
 from hypercaps.errors import CatalogError, DataWarning
-from hypercaps.scene import Legend, LegendEntry, parse_color
 
 DATA_VARIABLE = "HYPERCAPS_DATA"  # a folder with files already there
 MIRROR_VARIABLE = "HYPERCAPS_MIRROR"  # another base address for downloads

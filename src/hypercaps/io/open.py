@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import HypercapsError, LabelsError, SceneError, SplitError
+from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split
+from hypercaps.errors import ClusterError, HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose
-from hypercaps.io.formats import explained, explaining, split_spec, stored_arrays, vector_driver
-from hypercaps.io.gather import gathered
-from hypercaps.io.mask import array_mask, raster_mask
-from hypercaps.io.merge import LabelFile, merge, renumber
-from hypercaps.io.places import Named, address_in
-from hypercaps.io.regrid import labels_on_grid
-from hypercaps.io.stored import Bands, StoredRaster, Taken, labels_from, scene_from
-from hypercaps.io.vector import vector_labels, vector_mask
+from hypercaps.io.detect import explained, explaining, split_spec, stored_arrays, vector_driver
+from hypercaps.io.labels.mask import array_mask, raster_mask
+from hypercaps.io.labels.merge import LabelFile, merge, renumber
+from hypercaps.io.labels.regrid import labels_on_grid
+from hypercaps.io.labels.vector import vector_labels, vector_mask
+from hypercaps.io.paths import Named, absolute, address_in, tiles_in
+from hypercaps.io.raster import Bands, StoredRaster, Taken, labels_from, scene_from
+from hypercaps.io.tiles import gathered
 from hypercaps.io.wavelengths import Given, with_given
-from hypercaps.scene import Labels, Legend, Scene
-from hypercaps.splits import Split
 
 _MOST_LABELS = 1 << 32  # pixels
 
@@ -205,3 +206,23 @@ def _labels_from(
 def _labels_of(raster: StoredRaster, scene: Scene | None) -> Labels:
     labels = labels_from(raster)
     return labels if scene is None else labels_on_grid(labels, raster, scene)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a worker opens the scene again: what ``open_scene`` takes, with paths that hold in any folder."""
+
+    named: str | tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: str, **options: Any) -> Opening:
+        tiles = None if spec in catalog.names() else tiles_in(spec, ClusterError)
+        named = absolute(spec) if tiles is None else tuple(absolute(str(tile)) for tile in tiles)
+        return cls(named, {key: absolute(str(v)) if isinstance(v, Path) else v for key, v in options.items()})
+
+    def open(self) -> Scene:
+        return open_scene(self.named, **self.options)
+
+    def __str__(self) -> str:
+        return self.named if isinstance(self.named, str) else f"{self.named[0]} and {len(self.named) - 1} more tiles"

@@ -1,199 +1,231 @@
-"""GeoTIFF and Cloud Optimized GeoTIFF, by window, through rasterio.
+"""A raster as it lies in a file, and the scene or the labels made of it: the rules are the same for every format.
 
-The driver is always named: a VRT that calls itself .tif could read any file of the machine. The file is opened anew
-for every window, so that windows may be read by any thread and any process.
+Nodata is tested on the stored numbers, before any scale is applied. Bands that are marked bad or hold nothing are left
+out, wavelengths that step back are put in order together with their bands, and the user is told of both.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-from xml.etree.ElementTree import Element
+from typing import Any, NamedTuple
 
 import numpy as np
-import rasterio
-from rasterio.enums import ColorInterp, MaskFlags
-from rasterio.errors import NotGeoreferencedWarning
-from rasterio.windows import Window as RasterWindow
+import numpy.typing as npt
 
-from hypercaps.errors import SceneError
-from hypercaps.io.bandtags import BandTags
-from hypercaps.io.stored import Bands, StoredRaster, Taken, ranges, tell
-from hypercaps.io.tiffcheck import Blocks, check_tiff
-from hypercaps.io.xmlsafe import read_xml
-from hypercaps.scene import Affine, Rgb
+from hypercaps.data.labels import Labels, Legend, LegendEntry, Rgb, default_color
+from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene
+from hypercaps.data.window import Window, tile_windows
+from hypercaps.errors import LabelsError, SceneError, tell
 
-TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Bands = npt.NDArray[np.intp]  # positions of bands in the file, from 0
 
-
-Masks = Literal["none", "one", "each"]  # in the file: one for all bands, or one for each
-
-_CACHE = 64 << 20  # bytes of blocks that GDAL keeps; by itself it takes a twentieth of the machine's memory
-
-# Of an address nothing but the one file is asked for: no list of what lies beside it, no password kept on this machine.
-_REMOTE = {
-    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
-    "GDAL_HTTP_NETRC": "NO",
-    "GDAL_HTTP_CONNECTTIMEOUT": "15",
-    "GDAL_HTTP_TIMEOUT": "60",
-    "GDAL_HTTP_MAX_RETRY": "2",
-}
+_LOOKS = 64  # how many windows are looked at to find bands that hold nothing
+_LOOK = 64  # the longest side of such a window: a raster of up to 512 x 512 pixels is looked at whole
+_LOOK_VALUES = 1 << 22  # at most, so that a file that claims thousands of bands takes no memory
 
 
-@contextmanager
-def _opened(source: Path | str) -> Iterator[Any]:
-    """The dataset of a file, or of an http address, which is a text."""
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # scenes need not lie anywhere
-        options: dict[str, Any] = {"GDAL_CACHEMAX": _CACHE}
-        if isinstance(source, Path):
-            name = str(source.absolute())  # never taken for an address or for one of GDAL's own schemes
-        else:
-            name = f"/vsicurl/{source}"
-            options |= {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
-        stack.enter_context(rasterio.Env(**options))
-        try:
-            yield stack.enter_context(rasterio.open(name, driver="GTiff"))
-        except Exception as cause:
-            # rasterio lets some of GDAL's errors through as they are, of classes that it does not export.
-            if type(cause).__module__.partition(".")[0] != "rasterio" or isinstance(cause, OSError):
-                raise
-            raise OSError(str(cause)) from cause
+class Taken(NamedTuple):
+    """A window as the file has it."""
+
+    stored: npt.NDArray[Any]  # (h, w, bands asked for), the numbers in the file
+    valid: Bools | None  # (h, w, bands asked for or 1): what the file's own mask says; None: it has none
 
 
-def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
-    """The raster of a GeoTIFF: bands with what their tags say; an alpha band is a mask and no band.
+@dataclass(frozen=True)
+class StoredRaster:
+    """A raster file that was opened but not read."""
 
-    With an ``address`` it is read from there, and nothing that may lie beside it.
+    path: Path
+    shape: tuple[int, int, int]  # rows, columns, bands
+    dtype: np.dtype[Any]
+    take: Callable[[slice, slice, Bands], Taken]
+    wavelengths: Floats | None = None  # (bands,) nm
+    fwhm: Floats | None = None  # (bands,) nm
+    good: Bools | None = None  # (bands,), None: all
+    nodata: tuple[float | None, ...] = ()  # (bands,), or empty: none
+    scale: Floats | None = None  # (bands,), None: the stored numbers are the values
+    offset: Floats | None = None  # (bands,), added after scaling
+    crs: str | None = None
+    transform: Affine | None = None
+    names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
+    colors: Mapping[int, Rgb] = field(default_factory=dict)
+    lookup: Lookup | None = None  # for a raster that lies as its sensor flew
+    block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: rows
+
+    def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
+        """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
+        stored, masked = self.take(rows, cols, bands)
+        valid = np.isfinite(stored) if stored.dtype.kind == "f" else np.ones_like(stored, dtype=bool)
+        if masked is not None:
+            valid &= masked
+        values = [self.nodata[band] for band in bands] if self.nodata else []
+        for value in dict.fromkeys(values):  # one for all bands, nearly always
+            if value is not None:  # NaN equals nothing, but is not finite either
+                here = slice(None) if len(set(values)) == 1 else np.array([other == value for other in values])
+                with np.errstate(over="ignore"):  # a nodata beyond float32 can't be stored in it
+                    valid[..., here] &= stored[..., here] != value
+        return stored, valid
+
+
+def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scene:
+    """The raster's good bands in order of wavelength, in physical units, read by window.
+
+    ``parts``: the rasters that it is made of, to find bands in that hold nothing anywhere.
     """
-    blocks, beside = (None, None) if address else (check_tiff(path), _checked_sidecars(path))
-    with _opened(address or path) as dataset:
-        if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
-            raise SceneError(f"{path} names another file as its overviews, which is not opened here: take that out")
-        # What is asked of a dataset is asked of all its bands anew each time: once is enough.
-        kinds = dataset.colorinterp
-        alpha = [i for i in dataset.indexes if kinds[i - 1] == ColorInterp.alpha]
-        indexes = [i for i in dataset.indexes if i not in alpha]
-        if not indexes:
-            raise SceneError(f"{path} holds no band but a mask: a raster with data is expected")
-        if alpha:  # some writers call any fourth band of bytes so
-            tell(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
-        dtypes, nodatavals, scales, offsets = dataset.dtypes, dataset.nodatavals, dataset.scales, dataset.offsets
-        dtype = _number_type(path, {dtypes[i - 1] for i in indexes})
-        nodata = tuple(nodatavals[i - 1] for i in indexes)
-        masks = _masks([flags for i, flags in enumerate(dataset.mask_flag_enums, 1) if i in indexes])
-        if None in nodata and masks == "none":
-            _check_written(path, dataset, blocks)
-        tags = BandTags(path, dataset, indexes)
-        info = tags.wavelengths()
-        scale = np.array([scales[i - 1] for i in indexes], dtype=np.float64)
-        offset = np.array([offsets[i - 1] for i in indexes], dtype=np.float64)
-        if (scale == 1).all() and (factor := tags.reflectance_factor()) is not None:
-            scale = np.full(len(indexes), 1 / factor)
-        if not (np.isfinite(scale) & (scale != 0) & np.isfinite(offset)).all():
-            raise SceneError(f"{path} gives a band a scale of 0 or an offset that is no number: mend or get it again")
-        one = len(indexes) == 1
-        return StoredRaster(
-            path,
-            (dataset.height, dataset.width, len(indexes)),
-            dtype,
-            _taker(address or path, indexes, masks, blocks),
-            wavelengths=None if info is None else info.wavelengths,
-            fwhm=None if info is None else info.fwhm,
-            good=tags.good(),
-            nodata=nodata,
-            scale=None if (scale == 1).all() else scale,
-            offset=None if (offset == 0).all() else offset,
-            crs=dataset.crs.to_wkt() if dataset.crs else None,
-            transform=None if dataset.transform.is_identity else _coefficients(dataset.transform),
-            names=_category_names(beside) if one else {},
-            colors=_color_table(dataset) if one else {},
-            block=_tile(dataset, indexes[0]),
+    name = raster.path.stem  # of the data file, whichever of two files was named
+    bands = _kept_bands(raster, name, parts or [raster])
+    waves = None if raster.wavelengths is None else raster.wavelengths[bands]
+    if waves is not None and (np.diff(waves) < 0).any():
+        order = np.argsort(waves, kind="stable")
+        back = int((np.diff(waves) < 0).sum())
+        places = "one place" if back == 1 else f"{back} places"
+        tell(f"{name}: the wavelengths step back in {places}; the bands are taken in order of wavelength")
+        bands, waves = bands[order], waves[order]
+    return Scene(
+        (*raster.shape[:2], len(bands)),
+        raster.dtype,
+        _reader(raster, bands),
+        name=name,
+        wavelengths=waves,
+        fwhm=None if raster.fwhm is None else raster.fwhm[bands],
+        crs=raster.crs,
+        transform=raster.transform,
+        lookup=raster.lookup,
+        block=raster.block,
+    )
+
+
+def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
+    scale = None if raster.scale is None else raster.scale[bands]
+    offset = None if raster.offset is None else raster.offset[bands]
+    # Small whole numbers times a scale are as exact in float32; large ones and doubles are scaled before rounding.
+    wide = np.result_type(raster.dtype, np.float32)
+
+    def read(rows: slice, cols: slice) -> Pixels:
+        shape = (max(0, rows.stop - rows.start), max(0, cols.stop - cols.start))
+        if min(shape) < 1:
+            return Pixels(np.zeros((*shape, len(bands)), dtype=np.float32), np.zeros(shape, dtype=bool))
+        stored, defined = raster.defined(rows, cols, bands)
+        with np.errstate(over="ignore", invalid="ignore"):  # what float32 can't hold becomes inf: invalid below
+            physical = np.ascontiguousarray(stored, dtype=np.float32 if scale is None and offset is None else wide)
+            if scale is not None:
+                physical *= scale.astype(wide)
+            if offset is not None:
+                physical += offset.astype(wide)
+            values = physical.astype(np.float32, copy=False)  # (h, w, bands)
+        return Pixels(values, np.asarray(defined.all(axis=2) & np.isfinite(values).all(axis=2)))
+
+    return read
+
+
+def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) -> Bands:
+    """The bands that are neither marked bad nor empty; those left out are named in one warning."""
+    good = np.ones(raster.shape[2], dtype=bool) if raster.good is None else raster.good
+    if not good.any():
+        raise SceneError(
+            f"{raster.path} marks all of its {good.size} bands as bad: at least one good band is expected; mend its "
+            "list of good bands (bbl)"
         )
+    marked = np.flatnonzero(good)
+    empty = _empty_bands(raster.path, parts, marked)
+    reasons = []
+    if not good.all():
+        reasons.append(f"{ranges(np.flatnonzero(~good) + 1)} (marked bad in the file)")
+    if empty.size:
+        reasons.append(f"{ranges(empty + 1)} (nodata wherever it was looked at)")
+    if reasons:
+        tell(f"{name}: of {raster.shape[2]} bands, these are left out: {' and '.join(reasons)}")
+    return np.setdiff1d(marked, empty)
 
 
-def _coefficients(transform: Any) -> Affine:
-    a, b, c, d, e, f = tuple(transform)[:6]
-    return a, b, c, d, e, f
+def _empty_bands(path: Path, parts: Sequence[StoredRaster], bands: Bands) -> Bands:
+    """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster, or its parts."""
+    empty, looked_everywhere = bands, True
+    for part in parts:
+        windows, is_whole = _looks(part, _LOOKS if len(parts) == 1 else max(4, 4 * _LOOKS // len(parts)))
+        looked_everywhere &= is_whole
+        for window in windows:  # from the second window on only the suspects are read
+            _, valid = part.defined(window.rows, window.cols, empty)
+            empty = empty[~valid.any(axis=(0, 1))]
+            if not empty.size:
+                return empty
+    if empty.size < bands.size:
+        return empty
+    if looked_everywhere:
+        raise SceneError(f"{path} holds no valid number in any band: a scene with data is expected")
+    return empty[:0]  # no band had anything where we looked: that says nothing about the bands
 
 
-def _tile(dataset: Any, index: int) -> tuple[int, int] | None:
-    """Rows and columns of a tile; None for strips, which are as wide as the raster."""
-    rows, cols = dataset.block_shapes[index - 1]
-    return None if cols == dataset.width else (rows, cols)
+def _looks(raster: StoredRaster, looks: int) -> tuple[Iterable[Window], bool]:
+    """Windows to look at, and whether they are all of the raster."""
+    rows, cols, bands = raster.shape
+    side = min(_LOOK, max(1, math.isqrt(_LOOK_VALUES // bands)))
+    down, across = -(-rows // side), -(-cols // side)
+    if down * across <= looks:
+        return tile_windows(Window(0, rows, 0, cols), side), True
+    # Evenly down the rows, and across by the golden ratio: it never falls into step with the columns.
+    corners = [(i * down // looks * side, int(i * 0.61803398875 % 1.0 * across) * side) for i in range(looks)]
+    return [Window(r, min(r + side, rows), c, min(c + side, cols)) for r, c in corners], False
 
 
-def _number_type(path: Path, names: set[str]) -> np.dtype[Any]:
-    if any(name.startswith("complex") for name in names):
-        raise SceneError(f"{path} holds complex numbers: a cube of real numbers is expected")
-    return np.result_type(*(np.dtype(name) for name in names))
+def labels_from(raster: StoredRaster) -> Labels:
+    """The raster's one band as class numbers with its own names and colours; nodata counts as unlabelled."""
+    if raster.shape[2] != 1:
+        raise LabelsError(
+            f"{raster.path} has {raster.shape[2]} bands: labels are a raster of one band that holds class numbers"
+        )
+    stored, valid = raster.defined(slice(0, raster.shape[0]), slice(0, raster.shape[1]), np.zeros(1, dtype=np.intp))
+    # NaN that is not said to be nodata is left in, for Labels to refuse.
+    unlabelled = ~valid if any(value is not None for value in raster.nodata) else ~valid & np.isfinite(stored)
+    numbers = np.where(unlabelled, stored.dtype.type(0), stored)[:, :, 0]  # (rows, columns)
+    legend = Legend(
+        tuple(
+            LegendEntry(
+                label, raster.names.get(label, f"class {label}"), raster.colors.get(label, default_color(label - 1))
+            )
+            for label in sorted({*raster.names, *raster.colors})
+            if label > 0
+        )
+    )
+    return Labels.from_array(numbers, legend, name=raster.path.stem)
 
 
-def _masks(of_bands: list[list[MaskFlags]]) -> Masks:
-    if all(MaskFlags.all_valid in flags or MaskFlags.nodata in flags for flags in of_bands):
-        return "none"  # nodata is tested by us, on the stored numbers
-    return "one" if all(MaskFlags.per_dataset in flags for flags in of_bands) else "each"
+def ranges(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 7 as '1-3, 7'."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = int(number)
+        else:
+            runs.append([int(number), int(number)])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _taker(
-    source: Path | str, indexes: list[int], masks: Masks, blocks: Blocks | None
-) -> Callable[[slice, slice, Bands], Taken]:
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
-        wanted = [indexes[band] for band in bands]
-        window = RasterWindow.from_slices(rows, cols)
-        if blocks is not None:
-            blocks.check(rows, cols, wanted)
-        with _opened(source) as dataset:
-            stored = np.moveaxis(dataset.read(wanted, window=window), 0, -1)  # (h, w, bands)
-            if masks == "none":
-                return Taken(stored, None)
-            masked = dataset.read_masks(wanted[:1] if masks == "one" else wanted, window=window)
-            return Taken(stored, np.moveaxis(masked, 0, -1) > 0)
-
-    return take
+# Units of wavelengths as headers write them, in nm.
+_UNITS = {
+    "nanometers": 1.0, "nanometer": 1.0, "nanometres": 1.0, "nanometre": 1.0, "nm": 1.0,
+    "micrometers": 1e3, "micrometer": 1e3, "micrometres": 1e3, "micrometre": 1e3, "microns": 1e3, "micron": 1e3,
+    "um": 1e3, "\u00b5m": 1e3, "\u03bcm": 1e3,
+    "millimeters": 1e6, "mm": 1e6, "meters": 1e9, "m": 1e9, "angstroms": 0.1,
+}  # fmt: skip
 
 
-def _checked_sidecars(path: Path) -> Element | None:
-    """Check what GDAL reads beside a file, and give back the .aux.xml if there is one.
-
-    Masks and overviews are opened with any driver: only TIFFs may be there.
-    """
-    for suffix in (".msk", ".ovr", ".MSK", ".OVR"):
-        beside = path.with_name(path.name + suffix)
-        if beside.is_file():
-            with beside.open("rb") as file:
-                if not file.read(4).startswith(TIFF_MARKS):
-                    raise SceneError(f"{beside} is not a TIFF, as a mask or overview must be: take it away")
-    metadata = path.with_name(path.name + ".aux.xml")
-    return read_xml(metadata) if metadata.is_file() else None
+def is_wavelength_unit(units: str) -> bool:
+    """Whether ``units`` are those that wavelengths are given in, and other lengths hardly ever."""
+    return _UNITS.get(units.strip().lower(), math.inf) <= 1e3
 
 
-def _check_written(path: Path, dataset: Any, blocks: Blocks | None) -> None:
-    """A block that was never written reads as zeros; where zero is data, a killed writer's file would pass."""
-    if blocks is not None:
-        missing = f"{blocks.missing:,} of its {blocks.grid.blocks:,} blocks" if blocks.missing else ""
-    else:  # from afar the last one must do: it is written last
-        height, width = dataset.block_shapes[-1]
-        last = f"BLOCK_OFFSET_{(dataset.width - 1) // width}_{(dataset.height - 1) // height}"
-        missing = "" if dataset.get_tag_item(last, "TIFF", bidx=dataset.count) else "its last block"
-    if missing:
-        raise SceneError(f"{path} was never written to its end: {missing} never came; get or make it again")
-
-
-def _color_table(dataset: Any) -> dict[int, Rgb]:
-    """Colours by label; a table is filled up with black, which therefore stands for no colour."""
-    try:
-        table = dataset.colormap(1)
-    except ValueError:  # there is none
-        return {}
-    return {label: (r, g, b) for label, (r, g, b, _) in table.items() if (r, g, b) != (0, 0, 0)}
-
-
-def _category_names(beside: Element | None) -> dict[int, str]:
-    """Class names by label from the .aux.xml beside a GeoTIFF, where GDAL keeps them; rasterio does not read them."""
-    found = [] if beside is None else beside.findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
-    return {label: entry.text for label, entry in enumerate(found) if entry.text}
+def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:
+    """What one of the units of ``values`` is in nm; None for units that are no length, which the user is told."""
+    word = (units or "").strip().lower()
+    if word in _UNITS:
+        return _UNITS[word]
+    if word in ("", "unknown"):  # no sensor sees below 100 nm, none here beyond 100 micrometres
+        return 1e3 if values.max() < 100 else 1.0
+    tell(f"{path.name}: wavelengths in {units!r} can't be turned into nanometres and are not used")
+    return None

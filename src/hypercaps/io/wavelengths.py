@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError
-from hypercaps.io.stored import Floats, StoredRaster, nm_per_unit, tell
+from hypercaps.errors import SceneError, tell
+from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 
 _LONGEST = 1 << 22  # bytes of a file of wavelengths
 _SAME = 0.05  # nm: wavelengths that differ by less are the same, written with other digits

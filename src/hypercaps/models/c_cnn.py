@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Generator, Tensor, nn
 
-from hypercaps.capsules import kernels
-from hypercaps.capsules.layers import SpatialConv, check_spectrum, positions_after
+from hypercaps.models.capsules import kernels
+from hypercaps.models.capsules.layers import SpatialConv, check_spectrum, positions_after
 from hypercaps.models.parts import as_places, check_odd, check_patches, check_places, check_sizes, put_together, xavier
 
 

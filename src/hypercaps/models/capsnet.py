@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from hypercaps.capsules.layers import ClassCaps, check_spectrum, positions_after
-from hypercaps.capsules.squashing import squash
+from hypercaps.models.capsules.layers import ClassCaps, check_spectrum, positions_after
+from hypercaps.models.capsules.squash import squash
 from hypercaps.models.parts import check_odd, check_sizes, xavier
 
 

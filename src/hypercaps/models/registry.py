@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hypercaps.capsules.loss import margin_loss
 from hypercaps.errors import ModelError
 from hypercaps.models.c_cnn import ConvCNN
 from hypercaps.models.capsnet import CapsNet
+from hypercaps.models.capsules.loss import margin_loss
 from hypercaps.models.cnn3d import CNN3D
 from hypercaps.models.convcapsnet import ConvCapsNet
 from hypercaps.models.mlp import MLP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypercaps.plots import learning_picture
+from hypercaps.report.plots import learning_picture
 from hypercaps.study.tables import Groups, Stat, Table, ours_text, scene_title
 
 Curves = dict[str, dict[str, dict[int, Stat]]]  # by the way labels were drawn, method and number of labels: OA

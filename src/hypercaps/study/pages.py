@@ -11,15 +11,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hypercaps import webpage
+from hypercaps.data.labels import Legend
 from hypercaps.io import catalog
-from hypercaps.io.write import write_csv, write_files, write_json
+from hypercaps.io.writers.atomic import write_csv, write_files, write_json
 from hypercaps.models.registry import METHODS, SelfTraining
-from hypercaps.plots import Panel, convergence_picture, maps_picture
-from hypercaps.scene import Legend
-from hypercaps.study.amounts import Amount
+from hypercaps.report import page as webpage
+from hypercaps.report.plots import Panel, convergence_picture, maps_picture
 from hypercaps.study.curves import curve_picture, curve_table, learning_curves
-from hypercaps.study.paired import Load, paired_table, paired_tests
+from hypercaps.study.label_budget import Amount
+from hypercaps.study.paired_tests import Load, paired_table, paired_tests
 from hypercaps.study.paper import paper_scene, paper_source
 from hypercaps.study.records import Record, StudyFolder
 from hypercaps.study.tables import (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.io.write import write_json, write_npz
+from hypercaps.io.writers.atomic import write_json, write_npz
 
 Record = dict[str, Any]
 

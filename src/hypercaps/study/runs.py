@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.compute.devices import current_versions, threads_in_use, total_memory, use_threads
+from hypercaps.data.labels import Labels
+from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split, split_blocks, split_per_class
 from hypercaps.errors import DataWarning, HypercapsError, Interrupted
+from hypercaps.inference.metrics import score
 from hypercaps.io.open import open_labels, open_scene
-from hypercaps.metrics import score
-from hypercaps.modelfile import current_versions
 from hypercaps.models.registry import Recipe, get_method
-from hypercaps.parallel.orphans import end_with_parent
-from hypercaps.scene import Labels, Scene
-from hypercaps.splits import Split, split_blocks, split_per_class
 from hypercaps.study.plan import ScenePlace, Setting
 from hypercaps.study.records import FIGURES, Classified, Record, StudyFolder, succeeded
-from hypercaps.training import Progress, threads_in_use, total_memory, use_threads
+from hypercaps.training.loop import Progress
+from hypercaps.training.parallel.orphans import end_with_parent
 
 OnDone = Callable[[Record], None]
 OnProgress = Callable[[Setting, Progress], None]  # of the run at hand; runs in other processes don't tell

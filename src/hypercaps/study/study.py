@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypercaps.cluster.pool import Cluster
+from hypercaps.compute.cluster.pool import Cluster
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.open import open_labels, open_scene
-from hypercaps.io.write import explained
+from hypercaps.io.writers.atomic import explained
+from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import Study
 from hypercaps.study.records import Record, StudyFolder, succeeded
-from hypercaps.study.remote import do_runs_on
 from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished
 
 

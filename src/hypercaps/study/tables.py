@@ -10,7 +10,7 @@ from typing import Any
 
 from hypercaps.io import catalog
 from hypercaps.models.registry import METHODS
-from hypercaps.study.amounts import Amount, percent
+from hypercaps.study.label_budget import Amount, percent
 from hypercaps.study.paper import PaperResult, paper_result, paper_scene, paper_source
 from hypercaps.study.records import Record, succeeded
 

@@ -1,0 +1,49 @@
+"""What all commands hang on."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Annotated
+
+import typer
+
+from hypercaps import __version__
+from hypercaps.cli.messages import SentenceGroup, show_warning
+from hypercaps.cli.options import Debug
+
+app = typer.Typer(
+    cls=SentenceGroup,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Land-cover maps from hyperspectral scenes and a few labels, with the 1D-ConvCapsNet capsule network.",
+    epilog="Try it on the real scene that comes along:  hypercaps train indian-pines --out runs/first",
+)
+scenes_app = typer.Typer(
+    cls=SentenceGroup,
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    epilog="Example:  hypercaps scenes download pavia-university",
+)
+app.add_typer(scenes_app, name="scenes")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"hypercaps {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    warnings.showwarning = show_warning
+    # Read when torch is loaded: threads that wait for each other give the core free after a moment. On a machine
+    # that does other things too they would otherwise hold each other up, several times over.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")

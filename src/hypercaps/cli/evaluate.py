@@ -1,0 +1,133 @@
+"""hypercaps evaluate"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hypercaps.cli.app import app
+from hypercaps.cli.messages import console_err, console_out, plain, say
+from hypercaps.cli.options import (
+    AllowRemote,
+    Block,
+    ClassField,
+    Debug,
+    DeviceOption,
+    LabelsArg,
+    ModelArg,
+    Precision,
+    Resample,
+    SceneArg,
+    SplitOption,
+    Threads,
+    Wavelengths,
+    input_files,
+    open_both,
+    refuse_together,
+    refuse_without,
+    set_threads,
+    with_bands_of,
+)
+
+
+@app.command(epilog="Example:  hypercaps evaluate runs/first/model.safetensors indian-pines")
+def evaluate(
+    ctx: typer.Context,
+    model: ModelArg,
+    scene: SceneArg,
+    labels: LabelsArg = None,
+    *,
+    class_field: ClassField = None,
+    split_file: SplitOption = None,
+    both: Annotated[
+        bool,
+        typer.Option(
+            "--both",
+            help="Set the scores by a random split and by blocks side by side; trains a second time, by the split "
+            "that the model was not trained by.",
+        ),
+    ] = False,
+    block: Block = 16,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
+    ] = None,
+    resample: Resample = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
+    threads: Threads = None,
+    device: DeviceOption = "cpu",
+    precision: Precision = "float32",
+    debug: Debug = False,
+) -> None:
+    """Say how good a model is on a test set.
+
+    On the labels it was trained on, that is the test set of its own split; on others, all labelled pixels, or
+    those of --split-file.
+    """
+    from hypercaps.cli import progress as bars
+    from hypercaps.cli import tables as terminal
+    from hypercaps.io.open import open_scene, open_split
+    from hypercaps.io.writers.atomic import check_output
+
+    console = console_out()
+    refuse_together(ctx, "both", ("split_file", "resample"))
+    if not both:
+        refuse_without(ctx, "block", "--both")
+    to_stdout = json_file == Path("-")
+    if json_file is not None and not to_stdout:
+        check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
+    open_scene(  # refused, if it must be, before torch takes its memory
+        scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=bars.download_bar(console)
+    )
+
+    from hypercaps.classifier import load_model
+    from hypercaps.pipeline.evaluate import check_both, evaluate_both, evaluation_metrics, evaluation_split
+
+    classifier = load_model(model, device=device, precision=precision)
+    trained = classifier.model_
+    cube, truth = open_both(
+        scene, labels, class_field, legend=trained.legend, wavelengths=wavelengths, allow_remote=allow_remote
+    )
+    cube = with_bands_of(trained, cube, resample)
+    set_threads(threads)
+    if both:
+        check_both(trained, truth)
+        with bars.RunProgress(console_err() if to_stdout else console) as shown:
+            compared = evaluate_both(
+                classifier,
+                cube,
+                truth,
+                block=block,
+                on_start=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
+                on_training=shown.training,
+                on_mapping=shown.mapping,
+            )
+        _show(compared, json_file, terminal.print_both)
+        return
+    given = open_split(split_file, truth, patch=trained.patch) if split_file else None
+    split = evaluation_split(trained, cube, truth, given)
+    with bars.RunProgress(console) as shown:
+        scores = classifier.evaluate(cube, truth, split, shown.mapping)
+    metrics = evaluation_metrics(trained, cube, scores, split)
+    _show(metrics, json_file, terminal.print_scores)
+
+
+def _show(
+    metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Any, Mapping[str, Any]], None]
+) -> None:
+    """Scores for a person, or as JSON for programs; also into a file."""
+    from hypercaps.io.writers.atomic import write_json
+
+    console = console_out()
+    if json_file == Path("-"):
+        typer.echo(json.dumps(metrics, indent=2))
+        return
+    print_them(console, metrics)
+    if json_file is not None:
+        write_json(json_file, metrics)
+        console.print(f"wrote {plain(json_file)}")

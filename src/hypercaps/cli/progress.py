@@ -1,0 +1,178 @@
+"""How far a training, a map, a study or a download is: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
+    from hypercaps.study.plan import Setting
+    from hypercaps.study.study import StudyStart
+    from hypercaps.training.loop import Progress as TrainingProgress
+
+_EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
+
+
+class RunProgress:
+    """Bars for training (loss, validation accuracy, time left) and mapping; plain lines without a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=False,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._shown_epoch = 0
+
+    def __enter__(self) -> RunProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def training(self, now: TrainingProgress) -> None:
+        figures = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
+        if now.last is not None and now.last.val_oa is not None:
+            figures += f"  validation {now.last.val_oa:.2f} %"
+        self._update("training", now.done, 1.0, figures)
+        finished = now.last is not None and now.last.epoch == now.epoch
+        due = now.epoch % _EVERY == 0 or now.epoch in (1, now.epochs)
+        if not self._console.is_terminal and finished and due and now.epoch != self._shown_epoch:
+            self._shown_epoch = now.epoch
+            self._console.print(f"training  {figures}")
+
+    def mapping(self, done: int, total: int) -> None:
+        self._update("classifying", done, total, f"{done:,} of {total:,} pixels")
+
+    def _update(self, name: str, done: float, total: float, figures: str) -> None:
+        # A second pass of the same kind (test set, then map) starts a bar of its own.
+        task = self._tasks.get(name)
+        if task is None or (self._progress.tasks[task].finished and done < total):
+            task = self._tasks[name] = self._progress.add_task(name, total=total, figures=figures)
+        self._progress.update(task, completed=done, figures=figures)
+
+
+class _DownloadBar:
+    """The part of tqdm's interface that pooch uses, drawn by rich."""
+
+    def __init__(self, console: Console, name: str, size: int) -> None:
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=28),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._progress.add_task(escape(name), total=size or None)
+        self._progress.start()
+        self._total = size
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, value: int) -> None:
+        self._total = value
+        self._progress.update(self._task, total=value or None)
+
+    def update(self, amount: int) -> None:
+        self._progress.advance(self._task, amount)
+
+    def reset(self) -> None:  # pooch resets and then adds the whole once more: the bar is full already
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+def download_bar(console: Console) -> Callable[[str, int], _DownloadBar]:
+    """Makes a bar for a download; given to the catalogue."""
+    return lambda name, size: _DownloadBar(console, name, size)
+
+
+class StudyProgress:
+    """A line for every run of a study as it ends, and on a terminal a bar below for the one at hand."""
+
+    def __init__(self, console: Console, workers: int) -> None:
+        self._console = console
+        self._planned = self._done = 0
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        waiting = f"{workers} runs at a time" if workers > 1 else "getting ready"
+        self._task = self._progress.add_task(waiting, total=None, figures="")
+
+    def __enter__(self) -> StudyProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def training(self, setting: Setting, now: TrainingProgress) -> None:
+        what = f"{setting.scene.name}, {setting.method.name}, seed {setting.seed}"
+        figures = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
+        self._progress.update(self._task, description=escape(what), total=1.0, completed=now.done, figures=figures)
+
+    def started(self, start: StudyStart) -> None:
+        self._planned, self._done = start.planned, start.done_before
+        for scene, reason in start.missing.items():
+            self._console.print(f"[yellow]Missing[/] {escape(scene)}: {escape(reason)}", soft_wrap=True)
+        before = f", {start.done_before} of them done before" if start.done_before else ""
+        again = f", {start.failed_before} that failed are tried again" if start.failed_before else ""
+        self._console.print(f"{start.planned} runs{before}{again}")
+        self._progress.start()  # not before: downloads have bars of their own
+
+    def run_done(self, record: Mapping[str, Any]) -> None:
+        if not record.get("cut_short"):
+            self._done += 1
+        number, block = record.get("labels_per_class"), record.get("block")
+        drawn = f"{100 * record['train_share']:g} %" if number is None else f"{number} of each class"
+        drawn += f" by {record.get('split') or 'random'} split" if block is None else f" by blocks of {block}"
+        what = f"{record['scene']}, {record['method']}, {drawn}, seed {record['seed']}"
+        if record["error"] is not None:
+            outcome = f"[red]failed[/]: {escape(record['error'])}"
+        else:
+            leakage = record.get("leakage")
+            seen = "" if leakage is None else f", leakage {100 * leakage:.1f} %"
+            outcome = f"OA {record['oa']:.2f} %{seen}, trained in {record['train_seconds']:.1f} s"
+            if record["cut_short"]:
+                outcome += f", cut short by the budget after {record['epochs']} epochs"
+        self._console.print(f"{self._done}/{self._planned} {escape(what)}: {outcome}", soft_wrap=True)

@@ -1,0 +1,74 @@
+"""hypercaps study"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hypercaps.cli.app import app
+from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.options import ClusterOption, Debug, cluster_of, command_line, listed, refuse_together
+from hypercaps.errors import StudyError
+
+
+@app.command(epilog="Example:  hypercaps study quick --out studies/quick")
+def study(
+    ctx: typer.Context,
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE_OR_NAME",
+            help="A TOML file, or paper-methods, paper-small, paper-cost, paper-convergence, few-labels or quick.",
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the study; what is done there is not done again.")
+    ],
+    repeats: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Seeds 0 to N - 1 for every method; the study's if left out.")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(metavar="a,b", help="Only these methods.")] = None,
+    scenes: Annotated[str | None, typer.Option(metavar="x,y", help="Only these scenes.")] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at the same time; they share the cores.")] = 1,
+    cluster: ClusterOption = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="Stop after this time; the same command goes on later.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run methods x scenes x label shares x seeds, and set the results beside the paper's.
+
+    Writes results.json, results.csv, results.md and results.html into DIR. Every finished run is kept: a study that
+    was stopped or killed goes on where it was. A run that fails is listed and does not stop the others.
+    """
+    from hypercaps.cli import progress as bars
+    from hypercaps.cli import tables as terminal
+    from hypercaps.study.plan import open_study
+    from hypercaps.study.study import run_study
+
+    if budget is not None and not budget > 0:
+        raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
+    console = console_out()
+    refuse_together(ctx, "cluster", ("workers",))
+    plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
+    try:
+        with cluster_of(cluster) as pool, bars.StudyProgress(console, pool.slots if pool else workers) as shown:
+            result = run_study(
+                plan,
+                out,
+                workers=workers,
+                cluster=pool,
+                budget_minutes=budget,
+                command=command_line(),
+                download_progress=bars.download_bar(console),
+                on_start=shown.started,
+                on_done=shown.run_done,
+                on_progress=shown.training,
+            )
+    except KeyboardInterrupt:
+        console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
+        raise typer.Exit(130) from None
+    terminal.print_study(console, out, result)

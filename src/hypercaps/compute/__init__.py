@@ -1,0 +1,1 @@
+"""Devices, threads, memory, compiled kernels and clusters."""

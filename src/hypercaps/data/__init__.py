@@ -1,0 +1,1 @@
+"""Scenes, labels and splits: what every other package works on. No file formats, no torch."""

@@ -1,0 +1,30 @@
+"""Windows: rectangles of a scene's pixel grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Window(NamedTuple):
+    """A rectangle of a scene: rows r0 to r1 and columns c0 to c1, ends excluded."""
+
+    r0: int
+    r1: int
+    c0: int
+    c1: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.r0, self.r1)
+
+    @property
+    def cols(self) -> slice:
+        return slice(self.c0, self.c1)
+
+
+def tile_windows(within: Window, size: int) -> Iterator[Window]:
+    """Cover ``within`` by squares of ``size``, clipped at its far edges, row by row."""
+    for r in range(within.r0, within.r1, size):
+        for c in range(within.c0, within.c1, size):
+            yield Window(r, min(r + size, within.r1), c, min(c + size, within.c1))

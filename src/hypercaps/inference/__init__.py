@@ -1,0 +1,1 @@
+"""A trained model and what it is used for: maps, scores, calibration, explanations, suggestions."""

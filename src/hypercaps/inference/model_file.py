@@ -1,0 +1,161 @@
+"""One self-contained file: weights, preprocessing, legend, wavelengths, recipe, split, versions.
+
+A safetensors file: arrays, and metadata in JSON. Reading one runs nothing that is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry
+from hypercaps.errors import HypercapsError, ModelFileError
+from hypercaps.inference.calibration import Calibration
+from hypercaps.inference.model import TrainedModel
+from hypercaps.io.writers.atomic import write_bytes
+from hypercaps.models.registry import get_method
+from hypercaps.training.preprocessing import KINDS, kind_of
+
+FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
+FORMAT_VERSION = 2
+_NETWORK = "network."
+_CALIBRATION = "calibration."
+_VIEWPOINTS = "network.classcaps.viewpoints"
+
+
+def write_model(path: Path, model: TrainedModel) -> None:
+    """Write a model file, all or nothing."""
+    arrays = {_NETWORK + key: value.cpu().contiguous() for key, value in model.network.state_dict().items()}
+    kind = kind_of(model.preprocessing)
+    for part, array in model.preprocessing.arrays().items():
+        arrays[f"{kind}.{part}"] = torch.from_numpy(np.ascontiguousarray(array))
+    for name, of_bands in (("wavelengths", model.wavelengths), ("fwhm", model.fwhm)):  # older readers skip the second
+        if of_bands is not None:
+            arrays[name] = torch.from_numpy(np.ascontiguousarray(of_bands, dtype=np.float64))
+    if model.calibration is not None:
+        for part, values in model.calibration.arrays().items():
+            arrays[_CALIBRATION + part] = torch.from_numpy(values)
+    about = model.describe()
+    header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays, about), "description": about}
+    metadata = {FORMAT_KEY: json.dumps(header)}
+    write_bytes(path, safetensors.torch.save(arrays, metadata=metadata))
+
+
+def read_model(path: Path) -> TrainedModel:
+    """Read a model file; anything but a whole hypercaps model is refused."""
+    if not path.is_file():
+        raise ModelFileError(f"there is no model file {path}: give a run's model.safetensors")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} ({path.stat().st_size:,} bytes) is not a whole model file ({error}): it is truncated or of "
+            "another kind; give a model.safetensors that hypercaps wrote"
+        ) from error
+    if FORMAT_KEY not in metadata:
+        raise ModelFileError(
+            f"{path} is a safetensors file but not a hypercaps model: give a model.safetensors that hypercaps wrote"
+        )
+    try:
+        header = json.loads(metadata[FORMAT_KEY])
+        if header["format_version"] not in (1, FORMAT_VERSION):
+            raise ModelFileError(
+                f"{path} has model format {header['format_version']} and this hypercaps reads up to {FORMAT_VERSION}: "
+                "use the hypercaps that wrote it, or train again"
+            )
+        if header["digest"] != _digest(arrays, header["description"]):
+            raise ModelFileError(f"{path} is damaged or was altered: it is not as it was written; get it again")
+        if header["format_version"] == 1 and _VIEWPOINTS in arrays:  # (n, a, e, c, d) then
+            arrays[_VIEWPOINTS] = arrays[_VIEWPOINTS].permute(3, 1, 0, 2, 4).contiguous()
+        return _assemble(header["description"], arrays)
+    except ModelFileError:
+        raise
+    except (HypercapsError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelFileError(
+            f"{path} does not describe a model that can be built ({_first_line(error)}): it was altered; train again"
+        ) from error
+
+
+def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
+    legend = Legend(tuple(_legend_entry(c) for c in about["classes"]))
+    for part in ("structure", "recipe", "split", "scores", "versions"):
+        if not isinstance(about[part], dict):
+            raise TypeError(f"its {part} is not an object")
+    bands, patch = int(about["bands"]), int(about["patch"])
+    kind = about.get("preprocessing", "whitening")  # the only one when files did not name it
+    parts = {key.removeprefix(f"{kind}."): a.numpy() for key, a in arrays.items() if key.startswith(f"{kind}.")}
+    preprocessing = KINDS[kind](**parts)
+    if preprocessing.bands != bands:
+        raise ValueError(f"its {kind} is not for {bands} bands")
+    # Weights are put into a blueprint: a description that lies about sizes costs nothing.
+    network = get_method(about["method"]).blueprint(bands, len(legend), patch=patch, structure=about["structure"])
+    weights = {key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)}
+    for key, blank in network.state_dict().items():
+        if key in weights and weights[key].dtype != blank.dtype:
+            raise TypeError(f"its {key} holds {weights[key].dtype} and not {blank.dtype}")
+    network.load_state_dict(weights, strict=True, assign=True)
+    network.eval()
+    of_bands = {name: arrays[name].numpy() for name in ("wavelengths", "fwhm") if name in arrays}
+    for name, values in of_bands.items():
+        if values.shape != (bands,) or values.dtype != np.float64:
+            raise ValueError(f"its {name} are not for {bands} bands")
+    return TrainedModel(
+        method=about["method"],
+        patch=patch,
+        structure=about["structure"],
+        network=network,
+        preprocessing=preprocessing,
+        legend=legend,
+        wavelengths=of_bands.get("wavelengths"),
+        fwhm=of_bands.get("fwhm"),
+        recipe=about["recipe"],
+        split=about["split"],
+        scene=about["scene"],
+        scores=about["scores"],
+        versions=about["versions"],
+        calibration=_calibration(about.get("calibration"), arrays),
+    )
+
+
+def _calibration(about: dict[str, Any] | None, arrays: dict[str, Tensor]) -> Calibration | None:
+    """Older files and those of models without validation pixels have none."""
+    if about is None:
+        return None
+    parts = {part: arrays[_CALIBRATION + part].numpy() for part in ("at", "share", "conformity")}
+    temperature, pixels = about["temperature"], about["pixels"]
+    if not (isinstance(temperature, float) and isinstance(pixels, int)):
+        raise TypeError("its calibration is not one")
+    return Calibration(temperature, pixels, **parts)
+
+
+def _legend_entry(entry: dict[str, Any]) -> LegendEntry:
+    label, name, (r, g, b) = entry["label"], entry["name"], entry["color"]
+    if not (isinstance(label, int) and 1 <= label <= MAX_LABEL and isinstance(name, str)):
+        raise ValueError(f"its class {label!r} is not a class")
+    if not all(isinstance(part, int) and 0 <= part <= 255 for part in (r, g, b)):
+        raise ValueError(f"the colour of its class {label} is not a colour")
+    return LegendEntry(label, name, (r, g, b))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _digest(arrays: dict[str, Tensor], about: dict[str, Any]) -> str:
+    """A fingerprint of the description and of the arrays' names, shapes and bytes: a flipped bit is noticed."""
+    sha = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for key in sorted(arrays):
+        array = arrays[key].detach().cpu().numpy()
+        sha.update(f"{key} {array.dtype} {array.shape}".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()

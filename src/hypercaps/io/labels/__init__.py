@@ -1,0 +1,1 @@
+"""Label rasters and vector files, brought to the grid of a scene."""

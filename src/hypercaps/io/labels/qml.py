@@ -1,0 +1,99 @@
+"""Names and colours of classes from a QGIS style: a .qml beside the file, or the styles inside a GeoPackage."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from hypercaps.data.labels import Rgb
+from hypercaps.io.labels.vector_check import geopackage
+
+_LONGEST = 1 << 24  # bytes
+# QGIS writes this one line, without entities; expat does not follow it.
+_DOCTYPE = re.compile(r"<!DOCTYPE\s+qgis\s+PUBLIC\s+(?:'[^']*'|\"[^\"]*\")\s+(?:'[^']*'|\"[^\"]*\")\s*>")
+
+
+class ClassStyle(NamedTuple):
+    """What a style says of one class."""
+
+    name: str
+    color: Rgb | None
+
+
+Style = Mapping[str, ClassStyle]  # by the value of the class field, as text
+
+
+def find_style(path: Path, layer: str, field: str) -> Style:
+    """The style of a layer by its class field, from the first place that has one; empty if there is none."""
+    for text in _texts(path, layer):
+        style = parse_style(text, field)
+        if style:
+            return style
+    return {}
+
+
+def _texts(path: Path, layer: str) -> Iterator[str]:
+    beside = path.with_suffix(".qml")
+    if beside.is_file() and beside.stat().st_size <= _LONGEST:
+        yield beside.read_text(encoding="utf-8", errors="replace")
+    with path.open("rb") as file:
+        if not file.read(16).startswith(b"SQLite format 3"):
+            return
+    try:
+        with geopackage(path) as database:
+            for (text,) in database.execute(
+                "SELECT styleQML FROM layer_styles WHERE f_table_name = ? ORDER BY useAsDefault DESC LIMIT 8", (layer,)
+            ):
+                if isinstance(text, str) and len(text) <= _LONGEST:
+                    yield text
+    except sqlite3.Error:  # it has no styles, which most have not
+        return
+
+
+def parse_style(text: str, field: str) -> Style:
+    """Values, labels and colours of a style that tells classes apart by ``field``; anything else is no style."""
+    text = _DOCTYPE.sub("", text, count=1)
+    if "<!" in text.replace("<!--", "").replace("<![CDATA[", ""):  # no entities
+        return {}
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return {}
+    renderer = root.find("renderer-v2")
+    if renderer is None or renderer.get("type") != "categorizedSymbol":
+        return {}
+    if renderer.get("attr", "").strip().strip('"') != field:
+        return {}
+    colors = {symbol.get("name"): _color(symbol) for symbol in renderer.findall("symbols/symbol")}
+    return {
+        value: ClassStyle(category.get("label", "").strip() or value, colors.get(category.get("symbol")))
+        for category in renderer.findall("categories/category")
+        if (value := category.get("value", "").strip())
+    }
+
+
+def _color(symbol: ElementTree.Element) -> Rgb | None:
+    """The colour of a symbol's first layer, as QGIS up to 3.24 and after it writes it."""
+    for layer in symbol.findall("layer"):
+        for option, key, value in (("Option/Option", "name", "value"), ("prop", "k", "v")):
+            named = {item.get(key): item.get(value) or "" for item in layer.findall(option)}
+            for name in ("color", "line_color"):
+                if name in named:
+                    return read_color(named[name])
+    return None
+
+
+def read_color(text: str) -> Rgb | None:
+    """#rrggbb or r,g,b, whatever may follow; None if it is neither."""
+    text = text.strip()
+    if re.match(r"#[0-9a-fA-F]{6}", text):
+        return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+    numbers = re.match(r"(\d{1,3})\s*[,; ]\s*(\d{1,3})\s*[,; ]\s*(\d{1,3})(?!\d)", text)
+    if numbers is None or max(map(int, numbers.groups())) > 255:
+        return None
+    red, green, blue = map(int, numbers.groups())
+    return red, green, blue

@@ -1,0 +1,232 @@
+"""ENVI: a text header and a file of plain numbers beside it.
+
+The header is read here and not by GDAL, which drops some of what it says (bad bands, a missing byte order) and reads a
+file that is too short as zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.labels import Rgb
+from hypercaps.errors import SceneError, tell
+from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
+from hypercaps.io.readers.envi_map import georeference
+from hypercaps.io.readers.flat_binary import window_taker
+
+Header = dict[str, str]
+
+_TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
+_COMPLEX = (6, 9)
+# Which of (rows, columns, bands) comes at each place of the file, slowest first.
+_LAYOUTS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
+_DATA_SUFFIXES = ("", ".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".cube", ".envi")
+_LARGEST = 1 << 62  # of anything that is counted
+_LONGEST_HEADER = 1 << 24  # bytes; the numbers of thousands of bands take less than one
+
+
+def is_header(path: Path) -> bool:
+    """Whether the first line of a file is the word ENVI."""
+    with path.open("rb") as file:
+        return re.match(rb"(\xef\xbb\xbf)?ENVI[ \t]*[\r\n]", file.read(64)) is not None
+
+
+def header_of(data: Path) -> Path | None:
+    """The header of a data file: X.img.hdr or X.hdr for X.img."""
+    for name in (data.name + ".hdr", data.name + ".HDR", data.stem + ".hdr", data.stem + ".HDR"):
+        header = data.with_name(name)
+        if header != data and header.is_file() and is_header(header):
+            return header
+    return None
+
+
+def _data_of(header: Path) -> Path:
+    """The data file of a header: X.img for X.img.hdr; for X.hdr the file X with a usual ending."""
+    if header.suffix.lower() != ".hdr":
+        raise SceneError(f"{header} is an ENVI header whose name does not end in .hdr: name its data file instead")
+    stem = header.stem
+    if "." in stem and header.with_name(stem).is_file():
+        return header.with_name(stem)
+    found = [
+        path
+        for path in sorted(header.parent.iterdir())
+        if path.stem == stem and path.suffix.lower() in _DATA_SUFFIXES and path.is_file()
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(path.name for path in found)
+        raise SceneError(f"{header} could belong to {names}: name the data file instead of the header")
+    raise SceneError(f"there is no data file beside the ENVI header {header}: {stem}.img, for example, is expected")
+
+
+def envi_raster(path: Path) -> StoredRaster:
+    """The raster of a header or a data file, checked against each other."""
+    named_header = is_header(path)
+    header_path = path if named_header else header_of(path)
+    if header_path is None:
+        raise SceneError(f"{path} has no ENVI header beside it: {path.name}.hdr is expected")
+    data = _data_of(path) if named_header else path
+    header = read_header(header_path)
+    samples, lines, bands = (_whole(header, key, header_path, least=1) for key in ("samples", "lines", "bands"))
+    offset = _whole(header, "header offset", header_path, default=0)
+    dtype, layout = _number_type(header, header_path), _layout(header, header_path)
+    if header.get("file compression", "0").strip() not in ("", "0"):
+        raise SceneError(f"{data} is compressed: ENVI files are read without compression, save it so")
+    needed, there = offset + samples * lines * bands * dtype.itemsize, data.stat().st_size
+    if there < needed:
+        raise SceneError(
+            f"{data} has {there:,} bytes but its header {header_path.name} describes {needed:,} ({lines} lines x "
+            f"{samples} samples x {bands} bands of {dtype.itemsize} bytes after {offset:,}): get the whole file again"
+        )
+    if there > needed:  # a header of another file shows so, if at all
+        tell(f"{data.name} has {there - needed:,} bytes more than its header {header_path.name} describes")
+    waves, fwhm = _wavelengths(header, header_path, bands)
+    crs, transform = georeference(header, header_path)
+    names, colors = _classes(header, header_path)
+    good = _list(header, "bbl", header_path, bands)
+    factor = _number(header, "reflectance scale factor", header_path)
+    if factor is not None and not 1e-30 < factor < 1e30:
+        raise SceneError(f"{header_path} gives {factor:g} as reflectance scale factor: a number above 0 is expected")
+    return StoredRaster(
+        data,
+        (lines, samples, bands),
+        dtype.newbyteorder("="),
+        window_taker(data, dtype, offset, (lines, samples, bands), layout),
+        wavelengths=waves,
+        fwhm=fwhm,
+        good=None if good is None else good != 0,
+        nodata=(_number(header, "data ignore value", header_path),) * bands,
+        scale=None if factor in (None, 1) else np.full(bands, 1 / float(factor or 1)),
+        crs=crs,
+        transform=transform,
+        names=names,
+        colors=colors,
+    )
+
+
+def read_header(path: Path) -> Header:
+    """The fields of a header: names in small letters, values as text, with their braces if they have them."""
+    if path.stat().st_size > _LONGEST_HEADER:
+        raise SceneError(f"{path} has {path.stat().st_size:,} bytes: that is too long for an ENVI header")
+    raw = path.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    fields: Header = {}
+    lines = iter(re.split(r"\r\n|\r|\n", text)[1:])
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        if not equals:
+            tell(f"{path.name} has a line that is no field and is passed over: {line.strip()[:40]!r}")
+            continue
+        parts = [value.strip()]
+        if parts[0].startswith("{"):
+            while "}" not in parts[-1]:
+                following = next(lines, None)
+                if following is None:
+                    raise SceneError(f"{path} has no closing brace after {key.strip()!r}: get the whole header again")
+                if not following.lstrip().startswith(";"):
+                    parts.append(following.strip())
+        fields[" ".join(key.lower().split())] = "\n".join(parts)
+    return fields
+
+
+def items(value: str) -> list[str]:
+    """{a, b, c} -> [a, b, c]"""
+    inside = value.strip().removeprefix("{").partition("}")[0]
+    return [item.strip() for item in inside.split(",") if item.strip()]
+
+
+def _number_type(header: Header, path: Path) -> np.dtype[Any]:
+    code = _whole(header, "data type", path)
+    if code in _COMPLEX:
+        raise SceneError(f"{path} describes complex numbers (data type {code}): a cube of real numbers is expected")
+    if code not in _TYPES:
+        raise SceneError(f"{path} gives {code} as data type: one of {', '.join(map(str, _TYPES))} is expected")
+    dtype = np.dtype(_TYPES[code])
+    if "byte order" not in header and dtype.itemsize > 1:
+        tell(f"{path.name} does not say its byte order: little-endian is taken")
+    order = _whole(header, "byte order", path, default=0)
+    if order not in (0, 1):
+        raise SceneError(f"{path} gives {order} as byte order: 0 (little-endian) or 1 (big-endian) is expected")
+    return dtype.newbyteorder(">" if order else "<")
+
+
+def _layout(header: Header, path: Path) -> tuple[int, int, int]:
+    word = header.get("interleave", "").strip().lower()
+    if word not in _LAYOUTS:
+        raise SceneError(f"{path} gives {word!r} as interleave: bsq, bil or bip is expected")
+    return _LAYOUTS[word]
+
+
+def _wavelengths(header: Header, path: Path, bands: int) -> tuple[Floats | None, Floats | None]:
+    """Wavelengths and band widths (bands,) in nm."""
+    waves, fwhm = _list(header, "wavelength", path, bands), _list(header, "fwhm", path, bands)
+    if waves is None:
+        return None, None  # widths of bands that lie nobody knows where are of no use
+    unit = nm_per_unit(header.get("wavelength units"), waves, path)
+    if unit is None:
+        return None, None
+    return waves * unit, None if fwhm is None else fwhm * unit
+
+
+def _classes(header: Header, path: Path) -> tuple[dict[int, str], dict[int, Rgb]]:
+    """Names and colours of a classification, by label."""
+    names = dict(enumerate(items(header.get("class names", ""))))
+    lookup = _list(header, "class lookup", path, None)
+    if lookup is None:
+        return names, {}
+    if lookup.size % 3 or not ((lookup >= 0) & (lookup <= 255)).all():
+        raise SceneError(f"{path} has a class lookup that is not three numbers from 0 to 255 for each class: mend it")
+    return names, {label: (int(r), int(g), int(b)) for label, (r, g, b) in enumerate(lookup.reshape(-1, 3))}
+
+
+def _whole(header: Header, key: str, path: Path, *, least: int = 0, default: int | None = None) -> int:
+    text = header.get(key)
+    if text is None and default is not None:
+        return default
+    if text is None:
+        raise SceneError(f"{path} does not say {key!r}, which every ENVI header must: mend it or get it again")
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not least <= number < _LARGEST:
+        raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: a whole number from {least} up is expected")
+    return number
+
+
+def _number(header: Header, key: str, path: Path) -> float | None:
+    """One number; whole ones stay whole, so that a nodata of 64 bits is compared exactly."""
+    text = header.get(key)
+    if text is None:
+        return None
+    text = "".join(items(text)) if text.startswith("{") else text
+    try:
+        return int(text) if re.fullmatch(r"\s*[+-]?\d{1,20}\s*", text) else float(text)
+    except ValueError:
+        raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: a number is expected") from None
+
+
+def _list(header: Header, key: str, path: Path, length: int | None) -> Floats | None:
+    """Numbers in braces, one for each band where a length is given."""
+    if key not in header:
+        return None
+    try:
+        numbers: npt.NDArray[np.float64] = np.array([float(item) for item in items(header[key])])
+    except ValueError:
+        raise SceneError(f"{path} has something that is no number in {key!r}: numbers in braces are expected") from None
+    if not np.isfinite(numbers).all():
+        raise SceneError(f"{path} has NaN or infinity in {key!r}: finite numbers are expected")
+    if length is not None and numbers.size != length:
+        raise SceneError(f"{path} gives {numbers.size} numbers as {key!r} for {length} bands: give one for each band")
+    return numbers

@@ -1,0 +1,199 @@
+"""Several tiles of one grid as one raster: a window reads only the tiles that it touches, and nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from rasterio.crs import CRS
+
+from hypercaps.data.window import Window
+from hypercaps.errors import SceneError, tell
+from hypercaps.io.raster import Bands, Bools, StoredRaster, Taken
+
+_SAME = 0.01  # pixels: a tile that is off the grid by less is on it, written with other digits
+_SAME_NM = 0.5  # nm: wavelengths that differ by less are those of one sensor
+
+T = TypeVar("T")
+
+
+class Mosaic(NamedTuple):
+    """Tiles put together."""
+
+    raster: StoredRaster
+    tiles: tuple[StoredRaster, ...]
+    covered: float  # share of the raster's pixels that lie in a tile
+
+    @classmethod
+    def of_one(cls, raster: StoredRaster) -> Mosaic:
+        return cls(raster, (raster,), 1.0)
+
+
+def mosaic(tiles: list[StoredRaster], *, zero_is_nothing: bool = False) -> Mosaic:
+    """One raster of tiles on one grid, from the first row and column that any of them has to the last.
+
+    Where tiles overlap, the first one that has a valid pixel wins; where none lies, there is no data.
+    ``zero_is_nothing``: for labels, whose 0 means unlabelled and hides no label of another tile.
+    """
+    first = tiles[0]
+    for tile in tiles:
+        _check_alike(tile, first)
+    corners = [_corner(tile, first) for tile in tiles]
+    top, left = min(row for row, _ in corners), min(col for _, col in corners)
+    windows = tuple(
+        Window(row - top, row - top + tile.shape[0], col - left, col - left + tile.shape[1])
+        for tile, (row, col) in zip(tiles, corners, strict=True)
+    )
+    rows, cols = max(window.r1 for window in windows), max(window.c1 for window in windows)
+    one_scale = all(_same(tile.scale, first.scale) and _same(tile.offset, first.offset) for tile in tiles)
+    dtype = np.result_type(*(tile.dtype for tile in tiles), *([] if one_scale else [np.float32]))
+    a, b, c, d, e, f = _transform(first)
+    raster = StoredRaster(
+        _folder(tiles),
+        (rows, cols, first.shape[2]),
+        dtype,
+        _Parts(tuple(tiles), windows, dtype, one_scale, zero_is_nothing).take,
+        wavelengths=first.wavelengths,
+        fwhm=first.fwhm,
+        good=_good(tiles),
+        nodata=(float("nan"),) * first.shape[2],  # there is some; each tile knows its own, and NaN equals nothing
+        scale=first.scale if one_scale else None,
+        offset=first.offset if one_scale else None,
+        crs=first.crs,
+        transform=(a, b, a * left + b * top + c, d, e, d * left + e * top + f),
+        names=_merged([tile.names for tile in tiles], "name"),
+        colors=_merged([tile.colors for tile in tiles], "colour"),
+        block=first.block if all(tile.block == first.block for tile in tiles) else None,
+    )
+    return Mosaic(raster, tuple(tiles), _covered(windows) / (rows * cols))
+
+
+class _Parts(NamedTuple):
+    """What windows of the whole are read from."""
+
+    tiles: tuple[StoredRaster, ...]
+    windows: tuple[Window, ...]  # where each lies
+    dtype: np.dtype[Any]
+    one_scale: bool  # False: numbers are brought to physical units here
+    zero_is_nothing: bool
+
+    def take(self, rows: slice, cols: slice, bands: Bands) -> Taken:
+        shape = (rows.stop - rows.start, cols.stop - cols.start, len(bands))
+        stored, valid = np.zeros(shape, dtype=self.dtype), np.zeros(shape, dtype=bool)
+        for tile, at in zip(self.tiles, self.windows, strict=True):
+            r0, r1 = max(rows.start, at.r0), min(rows.stop, at.r1)
+            c0, c1 = max(cols.start, at.c0), min(cols.stop, at.c1)
+            if r0 >= r1 or c0 >= c1:
+                continue
+            here = (slice(r0 - rows.start, r1 - rows.start), slice(c0 - cols.start, c1 - cols.start))
+            if valid[here].all():
+                continue
+            values, defined = self._read(tile, slice(r0 - at.r0, r1 - at.r0), slice(c0 - at.c0, c1 - at.c0), bands)
+            # A pixel that is whole replaces one that lacks bands; one that lacks some is better than none.
+            wanted = ~valid[here].all(axis=2) & (defined.all(axis=2) | ~valid[here].any(axis=2))
+            stored[here][wanted], valid[here][wanted] = values[wanted], defined[wanted]
+        return Taken(stored, valid)
+
+    def _read(self, tile: StoredRaster, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
+        values, defined = tile.defined(rows, cols, bands)
+        if self.zero_is_nothing:
+            defined = defined & (values != 0)
+        if not self.one_scale:
+            scale = 1.0 if tile.scale is None else tile.scale[bands]
+            offset = 0.0 if tile.offset is None else tile.offset[bands]
+            with np.errstate(over="ignore", invalid="ignore"):  # what the type can't hold becomes inf: invalid later
+                values = (values * scale + offset).astype(self.dtype)
+        return values, defined
+
+
+def _check_alike(tile: StoredRaster, first: StoredRaster) -> None:
+    """Refuse tiles that are not of one scene."""
+    if tile.crs is None or tile.transform is None:
+        raise SceneError(f"{tile.path} does not say where it lies: tiles are put together by their places on the earth")
+    if tile.crs != first.crs and CRS.from_user_input(tile.crs) != CRS.from_user_input(first.crs):
+        raise SceneError(
+            f"{tile.path} has another coordinate system than {first.path}: tiles of one scene are expected"
+        )
+    if tile.shape[2] != first.shape[2]:
+        raise SceneError(
+            f"{tile.path} has {tile.shape[2]} bands and {first.path} has {first.shape[2]}: tiles of one scene are "
+            "expected"
+        )
+    waves, others = tile.wavelengths, first.wavelengths
+    if (waves is None) != (others is None):
+        raise SceneError(
+            f"of {tile.path} and {first.path} only one knows its wavelengths: tiles of one scene are expected"
+        )
+    if waves is not None and others is not None and (off := np.abs(waves - others).max()) > _SAME_NM:
+        raise SceneError(
+            f"the wavelengths of {tile.path} and {first.path} differ by up to {off:.3g} nm: tiles of one scene are "
+            "expected"
+        )
+
+
+def _transform(tile: StoredRaster) -> tuple[float, float, float, float, float, float]:
+    assert tile.transform is not None  # checked before
+    return tile.transform
+
+
+def _corner(tile: StoredRaster, first: StoredRaster) -> tuple[int, int]:
+    """Row and column of a tile's first pixel, as the first tile counts; all its corners must lie on that grid."""
+    (a, b, c, d, e, f), (ta, tb, tc, td, te, tf) = _transform(first), _transform(tile)
+    width, height = tile.shape[1], tile.shape[0]
+    own = np.array([(0, 0), (width, 0), (0, height), (width, height)], dtype=np.float64)  # (corners, column and row)
+    places = own @ np.array([[ta, td], [tb, te]]) + (tc - c, tf - f)
+    try:
+        theirs = np.linalg.solve(np.array([[a, b], [d, e]]), places.T).T
+        start = np.round(theirs[0])
+        apart = np.abs(theirs - own - start).max()
+    except np.linalg.LinAlgError:
+        apart = np.inf
+    if not apart < _SAME:  # NaN is not
+        raise SceneError(
+            f"{tile.path} does not lie on the grid of {first.path}: tiles with pixels of one size, whole pixels apart, "
+            "are expected"
+        )
+    return int(start[1]), int(start[0])
+
+
+def _same(one: npt.NDArray[np.float64] | None, other: npt.NDArray[np.float64] | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)
+
+
+def _good(tiles: list[StoredRaster]) -> Bools | None:
+    """A band that is bad in one tile is bad in the whole, where all pixels have the same bands."""
+    told = [tile.good for tile in tiles if tile.good is not None]
+    return np.logical_and.reduce(told) if told else None
+
+
+def _merged(of_tiles: list[Mapping[int, T]], what: str) -> dict[int, T]:
+    """Names or colours of classes; the first tile that has one wins."""
+    merged: dict[int, T] = {}
+    for of_tile in of_tiles:
+        for label, value in of_tile.items():
+            if merged.setdefault(label, value) != value:
+                tell(f"class {label} has another {what} in some tiles ({value}): {merged[label]} is taken")
+    return merged
+
+
+def _covered(windows: tuple[Window, ...]) -> int:
+    """How many pixels lie in any of these windows."""
+    rows = np.unique([edge for window in windows for edge in (window.r0, window.r1)])
+    cols = np.unique([edge for window in windows for edge in (window.c0, window.c1)])
+    cells = np.zeros((rows.size - 1, cols.size - 1), dtype=bool)  # between neighbouring edges
+    for window in windows:
+        r0, r1 = np.searchsorted(rows, (window.r0, window.r1))
+        c0, c1 = np.searchsorted(cols, (window.c0, window.c1))
+        cells[r0:r1, c0:c1] = True
+    areas = np.diff(rows)[:, None].astype(np.float64) * np.diff(cols)
+    return int(areas[cells].sum())
+
+
+def _folder(tiles: list[StoredRaster]) -> Path:
+    """What the whole is called by: the folder of its tiles."""
+    folders = {tile.path.parent for tile in tiles}
+    folder = next(iter(folders))
+    return folder if len(folders) == 1 and folder.name else Path("mosaic")

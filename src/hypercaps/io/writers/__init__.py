@@ -1,0 +1,1 @@
+"""Everything that is written: atomic files, rasters, run folders."""

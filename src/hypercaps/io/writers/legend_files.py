@@ -1,0 +1,69 @@
+"""Class names and colours where other programs look for them: GDAL's .aux.xml and QGIS's .qml beside a raster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from hypercaps.data.labels import Legend
+
+_NO_CLASS = "no class"
+
+
+def legend_files(raster: Path, legend: Legend) -> dict[Path, bytes]:
+    """What belongs beside the class map ``raster``: category names and attributes for GDAL, a style for QGIS."""
+    return {
+        raster.with_name(raster.name + ".aux.xml"): category_names(legend),
+        raster.with_suffix(".qml"): qgis_style(legend),
+    }
+
+
+def category_names(legend: Legend) -> bytes:
+    """Names by class number, and a table of numbers, names and colours, as GDAL keeps them beside a raster."""
+    root = Element("PAMDataset")
+    band = SubElement(root, "PAMRasterBand", band="1")
+    names = {0: _NO_CLASS} | {entry.label: entry.name for entry in legend}
+    categories = SubElement(band, "CategoryNames")
+    for number in range(max(names) + 1):
+        SubElement(categories, "Category").text = _printable(names.get(number, ""))
+    table = SubElement(band, "GDALRasterAttributeTable", tableType="thematic")
+    # Name, type (0 whole number, 2 text) and use (5 value, 2 name, 6 to 8 red, green and blue) of each column.
+    columns = (("Value", 0, 5), ("Class", 2, 2), ("Red", 0, 6), ("Green", 0, 7), ("Blue", 0, 8))
+    for index, (name, kind, usage) in enumerate(columns):
+        field = SubElement(table, "FieldDefn", index=str(index))
+        for tag, text in (("Name", name), ("Type", str(kind)), ("Usage", str(usage))):
+            SubElement(field, tag).text = text
+    for index, entry in enumerate(legend):
+        row = SubElement(table, "Row", index=str(index))
+        for value in (entry.label, entry.name, *entry.color):
+            SubElement(row, "F").text = _printable(str(value))
+    return _bytes(root)
+
+
+def qgis_style(legend: Legend) -> bytes:
+    """A style that shows each class in its colour and under its name when the map is opened in QGIS."""
+    root = Element("qgis", version="3.28.0", styleCategories="Symbology")
+    pipe = SubElement(root, "pipe")
+    renderer = SubElement(
+        pipe, "rasterrenderer", type="paletted", band="1", opacity="1", alphaBand="-1", nodataColor=""
+    )
+    SubElement(renderer, "rasterTransparency")
+    palette = SubElement(renderer, "colorPalette")
+    for entry in legend:
+        color = "#{:02x}{:02x}{:02x}".format(*entry.color)
+        SubElement(
+            palette, "paletteEntry", value=str(entry.label), label=_printable(entry.name), color=color, alpha="255"
+        )
+    return _bytes(root)
+
+
+def _printable(text: str) -> str:
+    """Without the characters that XML can't hold."""
+    return "".join(c if c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff" else " " for c in text)
+
+
+def _bytes(root: Element) -> bytes:
+    """Without a declaration, behind which GDAL would not find the root; XML is UTF-8 where nothing is said."""
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode").encode() + b"\n"

@@ -1,0 +1,155 @@
+"""Points to label, as a GeoPackage, GeoJSON or CSV."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.labels import LegendEntry
+from hypercaps.data.scene import Scene
+from hypercaps.errors import OutputError
+from hypercaps.io.writers.atomic import explained, placing, write_csv
+
+_DRIVERS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
+SUFFIXES = frozenset({*_DRIVERS, ".csv"})
+_WGS84 = "EPSG:4326"
+
+Floats = npt.NDArray[np.float64]
+
+
+class Point(Protocol):
+    """A pixel, and why it is on the list."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def col(self) -> int: ...
+    @property
+    def first(self) -> LegendEntry: ...
+    @property
+    def second(self) -> LegendEntry: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def margin(self) -> float: ...
+
+
+def check_placed(path: Path, scene: Scene) -> None:
+    """Refuse a file of places on earth for a scene that lies nowhere."""
+    lies = scene.lookup is not None or (scene.crs is not None and scene.transform is not None)
+    if path.suffix.lower() in _DRIVERS and not lies:
+        raise OutputError(
+            f"{path} can't be written: scene {scene.name!r} has no coordinate system, so its pixels lie nowhere on "
+            "earth; give a name that ends in .csv for their rows and columns"
+        )
+
+
+def write_points(path: Path, points: Sequence[Point], scene: Scene) -> None:
+    """Write points with rank, classes and confidence, all or nothing.
+
+    x and y are the pixel's middle in the scene's coordinate system; GeoJSON has longitude and latitude, as its standard
+    says. Rows and columns count from 0.
+    """
+    check_placed(path, scene)
+    crs, x, y = _middles(points, scene)
+    columns: dict[str, list[int] | list[float] | list[str]] = {
+        "rank": [point.rank for point in points],
+        "class": [point.first.name for point in points],
+        "second": [point.second.name for point in points],
+        "confidence": [round(point.confidence, 4) for point in points],
+        "margin": [round(point.margin, 4) for point in points],
+        "row": [point.row for point in points],
+        "col": [point.col for point in points],
+    }
+    if path.suffix.lower() == ".csv":
+        if x is not None and y is not None:
+            columns |= {"x": x.tolist(), "y": y.tolist()}
+        write_csv(path, list(columns), zip(*columns.values(), strict=True))
+        return
+    assert crs is not None and x is not None and y is not None  # as check_placed saw to
+    _write_layer(path, columns, crs, x, y)
+
+
+def _write_layer(
+    path: Path, columns: dict[str, list[int] | list[float] | list[str]], crs: str, x: Floats, y: Floats
+) -> None:
+    import pyogrio
+    import shapely
+    from pyogrio.errors import DataSourceError
+
+    driver = _DRIVERS[path.suffix.lower()]
+    if driver == "GeoJSON":
+        x, y = _to_wgs84(path, crs, x, y)
+        crs = _WGS84
+    fields = [np.array(values, dtype=object if isinstance(values[0], str) else None) for values in columns.values()]
+    with placing([path]) as temporary, explained(path):
+        # GDAL tells a format by the end of the name.
+        beside = temporary[path].with_suffix(path.suffix.lower())
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # such as of a system without an authority's number
+                pyogrio.raw.write(
+                    beside,
+                    shapely.to_wkb(shapely.points(x, y)),
+                    fields,
+                    list(columns),
+                    layer="to label",
+                    geometry_type="Point",
+                    crs=crs,
+                    driver=driver,
+                )
+            if pyogrio.read_info(beside, force_feature_count=True)["features"] != len(x):
+                raise OutputError(f"{path} can't be written: it does not hold what was written; is the disk full?")
+            beside.replace(temporary[path])
+        except DataSourceError as error:
+            raise OutputError(f"{path} can't be written: {error}; choose another place") from error
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _middles(points: Sequence[Point], scene: Scene) -> tuple[str | None, Floats | None, Floats | None]:
+    """Where the middles of pixels lie: coordinate system, x and y."""
+    rows = np.array([point.row for point in points], dtype=np.float64)
+    cols = np.array([point.col for point in points], dtype=np.float64)
+    crs, transform = scene.crs, scene.transform
+    if scene.lookup is not None:  # a swath: the place on the ground that takes its value from the pixel
+        crs, transform = scene.lookup.crs, scene.lookup.transform
+        rows, cols = _on_ground(scene, rows, cols)
+    if transform is None:
+        return None, None, None
+    a, b, c, d, e, f = transform
+    return crs, a * (cols + 0.5) + b * (rows + 0.5) + c, d * (cols + 0.5) + e * (rows + 0.5) + f
+
+
+def _on_ground(scene: Scene, rows: Floats, cols: Floats) -> tuple[Floats, Floats]:
+    assert scene.lookup is not None
+    there = np.full((len(rows), 2), np.nan)
+    nearest = np.full(len(rows), np.inf)
+    for r in range(scene.lookup.shape[0]):  # row by row: the table may be large
+        for i in range(len(rows)):
+            off = np.hypot(scene.lookup.rows[r] - rows[i], scene.lookup.cols[r] - cols[i])
+            off[scene.lookup.rows[r] < 0] = np.inf
+            at = int(off.argmin())
+            if off[at] < nearest[i]:
+                nearest[i], there[i] = off[at], (r, at)
+    return there[:, 0], there[:, 1]
+
+
+def _to_wgs84(path: Path, crs: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    from rasterio.crs import CRS
+    from rasterio.warp import transform
+
+    lon, lat = (np.asarray(values) for values in transform(CRS.from_user_input(crs), CRS.from_user_input(_WGS84), x, y))
+    if not (np.isfinite(lon).all() and np.isfinite(lat).all()):
+        raise OutputError(
+            f"{path} can't be written: the scene's coordinates have no longitude and latitude; give a name that ends "
+            "in .gpkg"
+        )
+    return lon, lat

@@ -1,0 +1,69 @@
+"""A finished map, as far as a picture of it needs: thinned rasters, and how much ground each class covers."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import rasterio
+from rasterio.errors import NotGeoreferencedWarning
+from rasterio.windows import Window as RasterWindow
+
+from hypercaps.data.tiling import thinning
+
+_ROWS = 512  # of a map that are counted at a time
+
+
+@dataclass(frozen=True, eq=False)
+class MapLook:
+    """A class raster that hypercaps wrote."""
+
+    classes: npt.NDArray[Any]  # (h, w), every step-th row and column
+    counts: dict[int, int]  # pixels of each number, of the whole raster
+    colors: dict[int, tuple[int, int, int]]  # of the classes, and of unsure pixels where there may be any
+    hectares: float | None  # of one pixel; None where the grid is not in metres
+
+
+def look_at_map(path: Path, longest: int) -> MapLook:
+    with _opened(path) as file:
+        counts = np.zeros(1 << 16, dtype=np.int64)
+        for r0 in range(0, file.height, _ROWS):
+            window = RasterWindow(0, r0, file.width, min(_ROWS, file.height - r0))
+            counts += np.bincount(file.read(1, window=window).ravel(), minlength=counts.size)
+        hectares = None
+        if file.crs is not None and file.crs.is_projected:
+            metres = file.crs.linear_units_factor[1]
+            hectares = abs(file.transform.determinant) * metres**2 / 10_000
+        named = {int(tag.removeprefix("CLASS_")) for tag in file.tags(1) if tag.startswith("CLASS_")}
+        colors = {value: color[:3] for value, color in file.colormap(1).items() if value in named}
+        return MapLook(_thinned(file, longest), dict(enumerate(counts.tolist())), colors, hectares)
+
+
+def look_at_raster(path: Path, longest: int) -> npt.NDArray[Any]:
+    """Every step-th row and column of the first band, in its own units; NaN where there is nothing."""
+    with _opened(path) as file:
+        stored = _thinned(file, longest)
+        values = stored.astype(np.float32) * np.float32(file.scales[0]) + np.float32(file.offsets[0])
+        if file.nodata is not None and not np.isnan(file.nodata):
+            values[stored == file.nodata] = np.nan
+        return values
+
+
+def _opened(path: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        return rasterio.open(path, driver="GTiff")
+
+
+def _thinned(file: Any, longest: int) -> npt.NDArray[Any]:
+    """Rows one by one, so that a large raster is never in memory as a whole."""
+    step = thinning((file.height, file.width), longest)
+    rows = []
+    for r0 in range(0, file.height, _ROWS):
+        window = RasterWindow(0, r0, file.width, min(_ROWS, file.height - r0))
+        rows.append(file.read(1, window=window)[-r0 % step :: step, ::step])
+    return np.concatenate(rows)

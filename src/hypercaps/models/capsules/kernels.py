@@ -1,0 +1,341 @@
+"""The fast ways: 1D-ConvCapsNet's layers and its routing by the compiled kernels, and the routing by torch alone.
+
+The compiled ones (``hypercaps.compute.native``) are for float32 on the processor. For anything else, and where
+nothing was compiled, there is ``route_through_weights``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+from hypercaps.compute import native
+from hypercaps.models.capsules.squash import squash
+
+
+def usable(*tensors: Tensor) -> bool:
+    """Whether the compiled kernels can take these: float32 on the processor."""
+    fitting = all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
+    return fitting and not torch.is_autocast_enabled("cpu") and native.available()
+
+
+# ---- the layers before the routing -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stack:
+    """SpatialConv, PrimaryCaps and 1D-ConvCaps (or their scalar likes) as the kernels take them.
+
+    Weights as their modules hold them: spatial (K, D*D), the others (out, in, window).
+    """
+
+    spatial: Tensor
+    spatial_bias: Tensor
+    primary: Tensor
+    primary_bias: Tensor
+    conv: Tensor
+    conv_bias: Tensor
+    strides: tuple[int, int]
+    capsule: int  # size of the parents' capsules, which are squashed; 0: neurons with ReLU
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        return self.spatial, self.spatial_bias, self.primary, self.primary_bias, self.conv, self.conv_bias
+
+    def sizes(self, bands: int) -> native.Layers:
+        (filters, area), (channels1, _, window1), (channels2, _, window2) = (
+            weight.shape for weight in (self.spatial, self.primary, self.conv)
+        )
+        stride1, stride2 = self.strides
+        positions1 = (bands - window1) // stride1 + 1
+        return native.Layers(
+            bands=bands,
+            area=area,
+            filters=_padded(filters),
+            channels1=_padded(channels1),
+            window1=window1,
+            stride1=stride1,
+            positions1=positions1,
+            channels2=channels2,
+            padded2=_padded(channels2),
+            window2=window2,
+            stride2=stride2,
+            positions2=(positions1 - window2) // stride2 + 1,
+            capsule=self.capsule,
+        )
+
+    def packed(self) -> tuple[Tensor, ...]:
+        """Weights (k, out) whose k runs over the window and, faster, over the channels in; all padded."""
+        filters, channels1, channels2 = (_padded(len(w)) for w in (self.spatial, self.primary, self.conv))
+        return (
+            _fill(self.spatial.T, -1, filters),
+            _fill(self.spatial_bias.flatten(), filters),
+            _fill(self.primary.permute(2, 1, 0), -1, filters, channels1),  # (window, in, out)
+            _fill(self.primary_bias, channels1),
+            _fill(self.conv.permute(2, 1, 0), -1, channels1, channels2),
+            _fill(self.conv_bias, channels2),
+        )
+
+
+def layers(stack: Stack, spectra: Tensor, places: Tensor) -> Tensor:
+    """Spectra (S, C) and where each patch's pixels are among them (B, D*D) int32 -> children (B, c3, channels)"""
+    children: Tensor = _Layers.apply(stack, spectra, places, *stack.weights)  # type: ignore[no-untyped-call]
+    return children
+
+
+@dataclass(frozen=True)
+class _LayersDone:
+    """The layers of some pixels, with all that the way back needs."""
+
+    stack: Stack
+    sizes: native.Layers
+    packed: tuple[Tensor, ...]
+    spectra: Tensor
+    places: Tensor
+    features: Tensor  # (B, C, K)
+    primary: Tensor  # (B, c2, channels)
+    parents: Tensor  # (B, c3, channels), before their squash
+
+    @classmethod
+    def of(cls, stack: Stack, spectra: Tensor, places: Tensor) -> tuple[_LayersDone, Tensor]:
+        """That, and the children (B, c3, channels). Who keeps both in autograd's context makes a circle of them."""
+        sizes, packed, pixels = stack.sizes(spectra.shape[1]), stack.packed(), len(places)
+        spectra, places = spectra.contiguous(), places.contiguous()
+        features = torch.empty(pixels, sizes.bands, sizes.filters)
+        primary = torch.empty(pixels, sizes.positions1, sizes.channels1)
+        parents = torch.empty(pixels, sizes.positions2, sizes.padded2)
+        children = torch.empty(pixels, sizes.positions2, sizes.channels2)
+        weights = _addresses(packed)
+        native.run("layers", sizes, weights, spectra, places, pixels, features, primary, parents, children)
+        return cls(stack, sizes, packed, spectra, places, features, primary, parents), children
+
+    def back(self, gradient: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of ``stack.weights`` from that of the children."""
+        shapes = [part.shape for part in self.packed]
+        lengths = [shape.numel() for shape in shapes]
+        pixels = len(self.places)
+        sums = torch.empty(-(-pixels // native.TRAIN_CHUNK), sum(lengths))
+        native.run(
+            "layers_back",
+            self.sizes,
+            _addresses(self.packed),
+            self.spectra,
+            self.places,
+            pixels,
+            self.features,
+            self.primary,
+            self.parents,
+            gradient.contiguous(),
+            sums,
+        )
+        found = [part.view(shape) for part, shape in zip(torch.split(sums.sum(0), lengths), shapes, strict=True)]
+        spatial, spatial_bias, primary, primary_bias, conv, conv_bias = found
+        filters, channels1, channels2 = (len(w) for w in (self.stack.spatial, self.stack.primary, self.stack.conv))
+        return (
+            spatial[:, :filters].T,
+            spatial_bias[:filters].view_as(self.stack.spatial_bias),
+            primary[:, :filters, :channels1].permute(2, 1, 0),
+            primary_bias[:channels1],
+            conv[:, :channels1, :channels2].permute(2, 1, 0),
+            conv_bias[:channels2],
+        )
+
+
+class _Layers(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, stack: Stack, spectra: Tensor, places: Tensor, *_: Tensor) -> Tensor:
+        ctx.done, children = _LayersDone.of(stack, spectra, places)
+        return children
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, None, *ctx.done.back(gradients[0])
+
+
+def _addresses(packed: tuple[Tensor, ...]) -> native.LayerWeights:
+    weights = native.LayerWeights(*(part.data_ptr() for part in packed))
+    weights.keep = packed  # their memory lives as long as their addresses
+    return weights
+
+
+# ---- routing ---------------------------------------------------------------------------------------------------------
+
+
+def route_compiled(children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
+    """children (B, I, e), viewpoints (I, n, e, d) -> class capsules (B, n, d) by the compiled kernel."""
+    size = viewpoints.shape[3]
+    capsules: Tensor = _Route.apply(children, _whole(viewpoints), iterations)  # type: ignore[no-untyped-call]
+    return capsules if capsules.shape[2] == size else capsules[:, :, :size]
+
+
+@dataclass(frozen=True)
+class _RouteDone:
+    """A routing, with all that the way back needs."""
+
+    routing: native.Routing
+    children: Tensor  # (B, I, e)
+    viewpoints: Tensor  # (I, n, e, d)
+    sums: Tensor  # (B, n, d), what is squashed
+    couplings: Tensor | None  # (blocks of 4 pixels, I, n, 4)
+
+    @classmethod
+    def of(cls, children: Tensor, viewpoints: Tensor, iterations: int, *, keep: bool) -> tuple[_RouteDone, Tensor]:
+        """That, and the class capsules (B, n, d)."""
+        children, viewpoints = children.contiguous(), viewpoints.contiguous()
+        routing, pixels = _sizes(viewpoints, iterations, len(children)), len(children)
+        sums = torch.empty(pixels, routing.classes, routing.class_size)
+        capsules = torch.empty_like(sums)
+        blocks = -(-pixels // native.BLOCK)
+        couplings = torch.empty(blocks, routing.capsules, routing.classes, native.BLOCK) if keep else None
+        native.run("route", routing, children, viewpoints, pixels, sums, capsules, couplings)
+        return cls(routing, children, viewpoints, sums, couplings), capsules
+
+    def back(self, gradient: Tensor, *, of: str) -> tuple[Tensor, Tensor]:
+        """Gradients of children and viewpoints from that of the ``capsules`` or of their ``lengths``."""
+        pixels, gradient = len(self.children), gradient.contiguous()
+        sums_back, by_class = torch.empty_like(self.sums), torch.empty_like(self.sums)
+        kernel = {"capsules": "squash_back", "lengths": "lengths_back"}[of]
+        native.run(kernel, self.routing, pixels, self.sums, gradient, sums_back, by_class)
+        children_back, viewpoints_back = torch.empty_like(self.children), torch.empty_like(self.viewpoints)
+        native.run(
+            "route_back",
+            self.routing,
+            self.children,
+            self.viewpoints,
+            self.couplings,
+            pixels,
+            sums_back,
+            by_class,
+            children_back,
+            viewpoints_back,
+        )
+        return children_back, viewpoints_back
+
+
+class _Route(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
+        ctx.done, capsules = _RouteDone.of(children, viewpoints, iterations, keep=any(ctx.needs_input_grad))
+        return capsules
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return *ctx.done.back(gradients[0], of="capsules"), None
+
+
+def _sizes(viewpoints: Tensor, iterations: int, pixels: int) -> native.Routing:
+    count, classes, size, class_size = viewpoints.shape
+    share = -(-pixels // native.threads())  # of a thread, to be cut into equal tiles
+    tile = -(-share // max(1, -(-share // native.TILE)))
+    tile = max(1, -(-tile // native.BLOCK)) * native.BLOCK
+    return native.Routing(count, size, classes, class_size, iterations, tile)
+
+
+def _whole(viewpoints: Tensor) -> Tensor:
+    """Class capsules filled with zeros up to whole pairs of vectors."""
+    missing = -viewpoints.shape[3] % (2 * native.LANES)
+    return pad(viewpoints, (0, missing)) if missing else viewpoints
+
+
+# ---- all four layers -------------------------------------------------------------------------------------------------
+
+
+def lengths(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor) -> Tensor:
+    """Lengths of the class capsules (B, n).
+
+    Without gradients all is done in one pass, and a pixel's result is the same to the bit whatever its batch.
+    """
+    viewpoints = _whole(viewpoints)
+    if not torch.is_grad_enabled():
+        return _lengths_in_one_pass(stack, viewpoints, iterations, spectra, places)
+    found: Tensor = _Lengths.apply(  # type: ignore[no-untyped-call]
+        stack, iterations, spectra, places, viewpoints, *stack.weights
+    )
+    return found
+
+
+class _Lengths(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, stack: Stack, iterations: int, spectra: Tensor, places: Tensor, viewpoints: Tensor, *_: Tensor
+    ) -> Tensor:
+        ctx.layers, children = _LayersDone.of(stack, spectra, places)
+        children = children.view(len(places), len(viewpoints), stack.capsule)  # (B, I, e)
+        ctx.routed, capsules = _RouteDone.of(children, viewpoints, iterations, keep=True)
+        found: Tensor = torch.linalg.vector_norm(capsules, dim=2)
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        children_back, viewpoints_back = ctx.routed.back(gradients[0], of="lengths")
+        return None, None, None, None, viewpoints_back, *ctx.layers.back(children_back)
+
+
+def _lengths_in_one_pass(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor) -> Tensor:
+    viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
+    sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
+    routing = _sizes(viewpoints, iterations, len(places))
+    found = torch.empty(len(places), routing.classes)
+    native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), found)
+    return found
+
+
+# ---- routing by torch alone ------------------------------------------------------------------------------------------
+
+
+def route_through_weights(children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
+    """children (B, I, e), viewpoints (I, n, e, d) -> class capsules (B, n, d) by torch, without prediction vectors.
+
+    A pixel's prediction vectors are I * n * d numbers (180 kB for 200 bands and 16 classes) that the plain reading
+    writes once and reads five times. Both of their uses can be taken through the viewpoint matrices:
+
+        agreement   t(i,k) = <W(i,k) u(i), U(k)> = <u(i), W(i,k)^T U(k)>     U(k): sum of the parents so far
+        weighted    s(k)   = sum_i l(i,k) W(i,k) u(i) = [l(i,k) u(i)]_i  @  [W(i,k)]_i
+
+    so an iteration is two matrix products for each class. Couplings are constants of the gradient, as in the reference.
+    """
+    count, classes, size, class_size = viewpoints.shape
+    weights = viewpoints.permute(1, 0, 2, 3).reshape(classes, count * size, class_size)  # (n, I*e, d)
+    evenly = squash(torch.matmul(children.flatten(1), weights) / classes)  # (n, B, d): all couplings 1/n
+    if iterations == 1:
+        return evenly.transpose(0, 1)
+    with torch.no_grad():
+        # The log priors are linear in the parents, so only the sum of the parents is kept.
+        parents = evenly.detach()
+        couplings = _couplings(children, weights, parents)  # (n, B, I, 1)
+        for _ in range(iterations - 2):
+            parents = parents + _weighted(children, weights, couplings)
+            couplings = _couplings(children, weights, parents)
+    return _weighted(children, weights, couplings).transpose(0, 1)
+
+
+def _couplings(children: Tensor, weights: Tensor, parents: Tensor) -> Tensor:
+    """Softmax over classes of <u(i), W(i,k)^T U(k)>: (n, B, I, 1)"""
+    back = torch.bmm(parents, weights.transpose(1, 2))  # (n, B, I*e)
+    back = back.view(*parents.shape[:2], *children.shape[1:])  # (n, B, I, e)
+    return back.mul_(children).sum(dim=3, keepdim=True).softmax(dim=0)
+
+
+def _weighted(children: Tensor, weights: Tensor, couplings: Tensor) -> Tensor:
+    """squash(sum_i l(i,k) W(i,k) u(i)): (n, B, d)"""
+    return squash(torch.bmm((couplings * children).flatten(2), weights))
+
+
+def _padded(channels: int) -> int:
+    return -(-channels // native.LANES) * native.LANES
+
+
+def _fill(tensor: Tensor, *sizes: int) -> Tensor:
+    """The tensor with zeros at the ends of its last dimensions up to ``sizes`` (-1: as it is), contiguous."""
+    missing = [0 if size == -1 else size - have for size, have in zip(sizes, tensor.shape[-len(sizes) :], strict=True)]
+    if any(missing):
+        tensor = pad(tensor, [part for size in reversed(missing) for part in (0, size)])
+    return tensor.detach().contiguous()

@@ -1,0 +1,1 @@
+"""Figures, wording and HTML pages."""

@@ -1,0 +1,1 @@
+"""From a scene and its labels to a trained network."""

@@ -1,0 +1,84 @@
+"""What a classifier is given, looked at before it starts: refused at once, and not after an hour."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Any
+
+import numpy as np
+
+from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split
+from hypercaps.errors import DataWarning, LabelsError, ModelError, SceneError, SplitError
+from hypercaps.models.registry import Method
+
+
+def check_kinds(scene: object, labels: object = None) -> None:
+    """Bare arrays say nothing of nodata, wavelengths or names: they are asked to be wrapped."""
+    if not isinstance(scene, Scene):
+        raise SceneError(f"a Scene is expected and {type(scene).__name__} came: use Scene.from_array or open_scene")
+    if labels is not None and not isinstance(labels, Labels):
+        raise LabelsError(f"Labels are expected and {type(labels).__name__} came: use Labels.from_array or open_labels")
+
+
+def compare_names(ours: Legend, models: Legend) -> None:
+    """Classes are compared by number; where a number has two names, the user should know."""
+    known = {entry.label: entry for entry in models}
+    two = [
+        f"{entry.label} is {entry.name} in the labels and {known[entry.label].name} in the model"
+        for entry in ours
+        if entry.label in known and entry.is_named and known[entry.label].is_named
+        if entry.name != known[entry.label].name
+    ]
+    if two:
+        warnings.warn(
+            f"classes are compared by number, and some have other names: {'; '.join(two)} (open_labels takes the "
+            "model's legend to go by names)",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> None:
+    """Refuse labels with nothing to tell apart, and a scene that is smaller than a patch."""
+    if len(labels.legend) < 2:
+        raise LabelsError(
+            f"labels {labels.name!r} hold one class only, {labels.legend.entries[0].name}: two or more are needed"
+        )
+    if patch > min(scene.rows, scene.cols):
+        raise ModelError(
+            f"method {method.name} looks at patches of {patch} x {patch} pixels but scene {scene.name!r} has "
+            f"{scene.rows} x {scene.cols}: take a method that looks at less, or a smaller patch where it allows one"
+        )
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A parameter as a plain whole number, numpy's included; it may end in a model file."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ModelError(f"{name} is {value!r}: a whole number of {least} or more is expected")
+    return number
+
+
+def check_split(split: Split, labels: Labels) -> None:
+    """Refuse a split that is not for these labels, or that leaves a class untrained."""
+    if split.shape != labels.shape:
+        raise SplitError(f"the split is for {split.shape} pixels but the labels have {labels.shape}")
+    flat = labels.array.ravel()
+    for name, indices in (("training", split.train), ("validation", split.val), ("test", split.test)):
+        if (flat[indices] == 0).any():
+            raise SplitError(
+                f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
+                "other labels, or the scene holds NaN, infinity or nodata there"
+            )
+    if split.test.size == 0:
+        raise SplitError("the split has no test pixel: without one nobody can say how good the map is")
+    trained = set(np.unique(flat[split.train]).tolist())
+    missing = [entry.name for entry in labels.legend if entry.label not in trained]
+    if missing:
+        raise SplitError(f"the split has no training pixel of {', '.join(missing)}: give at least one of each")

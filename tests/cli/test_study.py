@@ -1,0 +1,135 @@
+"""``hypercaps methods`` and ``hypercaps study``, and the paper's other methods, as a person types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from hypercaps.cli import app
+from hypercaps.models.registry import METHODS
+from support.scenes import make_cube
+
+
+def hypercaps(*args: object) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def refused(*args: object) -> str:
+    """What a command that must fail says, in its one sentence."""
+    result = hypercaps(*args)
+    assert result.exit_code == 2 and "Traceback" not in result.output, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a cube, its labels and a study of them."""
+    cube, labels = make_cube()
+    np.save(tmp_path / "cube.npy", cube)
+    np.save(tmp_path / "labels.npy", labels)
+    (tmp_path / "mine.toml").write_text(
+        'scenes = [{ name = "mine", cube = "cube.npy", labels = "labels.npy" }]\ntrain_shares = [0.3]\n'
+        "[methods.rbf-svm]\n[methods.convcapsnet]\nepochs = 1\n"
+    )
+    return tmp_path
+
+
+def test_methods_as_json() -> None:
+    listed = json.loads(hypercaps("methods", "--bands", 220, "--classes", 16, "--json").output)
+    assert [method["name"] for method in listed] == list(METHODS)
+    by_name = {method["name"]: method for method in listed}
+    assert by_name["convcapsnet"]["parameters"] == 409_168 and by_name["capsnet"]["parameters"] == 7_387_904
+    assert by_name["rbf-svm"]["parameters"] is None  # as many support vectors as the data ask for
+    assert {name: method["patch"] for name, method in by_name.items()} == {
+        "convcapsnet": 7, "rbf-svm": 1, "rbf-svm-window": 7, "mlp": 1, "se-2d-cnn": 9, "3d-cnn": 27, "c-cnn": 7,
+        "capsnet": 7,
+    }  # fmt: skip
+    for method in listed:
+        assert method["recipe"] in method["recipes"]
+        assert "paper" in method["recipes"] or method["name"] == "rbf-svm-window"
+    assert all(method["parameters"] is None for method in json.loads(hypercaps("methods", "--json").output))
+
+
+def test_methods_for_a_person() -> None:
+    text = hypercaps("methods", "--bands", 60, "--classes", 4).output
+    for method in METHODS.values():
+        assert method.name in text
+    assert "60 bands are too few for three windows of 32" in " ".join(text.split())  # said of 3d-cnn, the others listed
+    assert "give both" in refused("methods", "--bands", 60)
+
+
+@pytest.mark.parametrize("name", ["rbf-svm", "c-cnn"])
+def test_a_run_of_another_method(files: Path, name: str) -> None:
+    options = [] if name == "rbf-svm" else ["--epochs", 2]
+    result = hypercaps(
+        "train", files / "cube.npy", files / "labels.npy", "--out", files / "run", "--method", name, *options
+    )
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((files / "run" / "metrics.json").read_text())
+    assert metrics["method"] == name and metrics["recipe"] == "paper" and metrics["oa"] > 50
+    model = files / "run" / "model.safetensors"
+    assert hypercaps("map", model, files / "cube.npy", "--out", files / "map.tif").exit_code == 0
+    assert (files / "map.tif").read_bytes() == (files / "run" / "map.tif").read_bytes()
+    again = hypercaps("evaluate", model, files / "cube.npy", files / "labels.npy", "--json", "-")
+    assert json.loads(again.output)["oa"] == metrics["oa"]
+    assert name in hypercaps("info", model).output
+
+
+def test_what_a_method_cant_do_is_said(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*options: object) -> str:
+        said = refused("train", files / "cube.npy", files / "labels.npy", "--out", files / "run", *options)
+        assert not (files / "run").exists()
+        return said
+
+    assert "there is no method 'svm': known are convcapsnet, rbf-svm, rbf-svm-window, mlp" in train("--method", "svm")
+    assert "26 bands are too few for three windows of 32: at least 94" in train("--method", "3d-cnn")
+    assert "looks at single pixels" in train("--method", "mlp", "--patch", 3)
+    assert "rbf-svm is solved at once" in train("--method", "rbf-svm", "--epochs", 3)
+    small = np.load(files / "cube.npy")[:8, :, :], np.load(files / "labels.npy")[:8]
+    for name, array in zip(("cube.npy", "labels.npy"), small, strict=True):
+        np.save(files / name, array)
+    assert "looks at patches of 9 x 9 pixels but scene 'cube' has 8 x 36" in train("--method", "se-2d-cnn")
+    monkeypatch.setattr("hypercaps.training.checks.available_memory", lambda: 10**6)
+    assert "of memory are free: give a smaller batch size" in train("--method", "mlp")
+
+
+def test_a_study_and_going_on_with_it(files: Path) -> None:
+    out = files / "out"
+    first = hypercaps("study", files / "mine.toml", "--out", out, "--methods", "rbf-svm")
+    assert first.exit_code == 0 and "1 runs" in first.output and "results.html" in first.output
+    second = hypercaps("study", files / "mine.toml", "--out", out, "--repeats", 2)
+    assert second.exit_code == 0, second.output
+    assert "4 runs, 1 of them done before" in second.output and "4/4 mine," in second.output
+    found = json.loads((out / "results.json").read_text())
+    assert sorted((r["method"], r["seed"]) for r in found) == [
+        ("convcapsnet", 0), ("convcapsnet", 1), ("rbf-svm", 0), ("rbf-svm", 1),
+    ]  # fmt: skip
+    assert {"results.csv", "results.md", "results.html", "study.json", "runs"} <= {p.name for p in out.iterdir()}
+
+
+def test_scenes_that_are_missing_are_said(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPERCAPS_MIRROR", "http://127.0.0.1:9")  # nobody listens there
+    out = files / "out"
+    result = hypercaps("study", "paper-small", "--out", out, "--scenes", "salinas-a", "--repeats", 1)
+    assert result.exit_code == 0, result.output
+    assert "Missing salinas-a" in result.output and "Missing scenes: salinas-a" in result.output
+    assert json.loads((out / "results.json").read_text()) == []
+    assert "salinas-a" in (out / "results.md").read_text()
+
+
+def test_a_study_that_cant_be_is_refused_in_a_sentence(files: Path) -> None:
+    out = files / "out"
+    assert "give a TOML file, or one of few-labels, paper-convergence" in refused("study", "papers", "--out", out)
+    said = refused("study", "quick", "--out", out, "--methods", "cnn")
+    assert "there is no method 'cnn': known are convcapsnet, rbf-svm" in said
+    said = refused("study", "quick", "--out", out, "--scenes", "indian")
+    assert "there is no scene 'indian' in the study: known are indian-pines" in said
+    assert "--scenes names nothing" in refused("study", "quick", "--out", out, "--scenes", ",")
+    assert "leaves no time" in refused("study", "quick", "--out", out, "--budget", 0)
+    assert not out.exists()
+    assert "holds other things" in refused("study", files / "mine.toml", "--out", files)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hypercaps.data.labels import Labels, Legend, LegendEntry, default_color
+from hypercaps.data.scene import Scene
+from hypercaps.data.window import Window, tile_windows
+from hypercaps.errors import DataWarning, LabelsError, SceneError
+
+
+def test_read_gives_float32_windows_and_their_validity() -> None:
+    cube = np.arange(4 * 5 * 3, dtype=np.uint16).reshape(4, 5, 3)
+    scene = Scene.from_array(cube)
+    values, valid = scene.read(slice(1, 3), slice(2, 5))
+    assert values.dtype == np.float32 and values.flags.c_contiguous
+    np.testing.assert_array_equal(values, cube[1:3, 2:5])
+    assert valid.shape == (2, 3) and valid.all()
+    assert scene.read().values.shape == scene.shape == (4, 5, 3)
+
+
+def test_nan_infinity_and_nodata_are_invalid() -> None:
+    cube = np.ones((2, 3, 4))
+    cube[0, 0, 1] = np.nan
+    cube[0, 1, 2] = np.inf
+    cube[1, 2, 3] = -9999
+    cube[1, 0, 0] = 1e300  # too large for float32
+    valid = Scene.from_array(cube, nodata=-9999).read().valid
+    np.testing.assert_array_equal(valid, [[False, False, True], [False, True, False]])
+
+
+def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None:
+    cube = np.ma.masked_array(np.ones((2, 2, 3)), mask=False)
+    cube[0, 1, 2] = np.ma.masked
+    np.testing.assert_array_equal(Scene.from_array(cube).read().valid, [[True, False], [True, True]])
+    assert Scene.from_array([[[1, 2, 3]]]).shape == (1, 1, 3)
+    assert Scene.from_array(torch.zeros(2, 3, 4)).dtype == np.float32
+
+
+def test_arrays_on_disk_are_read_by_window() -> None:
+    class Counting:
+        """Slices like an array and counts what is taken."""
+
+        shape, dtype, ndim = (100, 100, 5), np.dtype(np.float32), 3
+        taken = 0
+
+        def __getitem__(self, key: tuple[slice, slice]) -> np.ndarray:
+            out = np.zeros((100, 100, 5), np.float32)[key]
+            self.taken += out.size
+            return out
+
+    array = Counting()
+    Scene.from_array(array).read(slice(0, 2), slice(0, 3))
+    assert array.taken == 2 * 3 * 5
+
+
+def test_groups_go_with_their_labels() -> None:
+    cube = np.ones((1, 4, 2))
+    cube[0, 2] = np.nan
+    groups = np.array([[1, 1, 2, 0]], dtype=np.int32)
+    labels = Labels.from_array([[5, 5, 6, 0]], groups=groups)
+    with pytest.warns(DataWarning, match="1 labelled pixels"):
+        valid = labels.where_valid(Scene.from_array(cube))
+    assert valid.groups is not None and valid.groups.tolist() == [[1, 1, 0, 0]]
+    with pytest.raises(LabelsError, match="give every labelled pixel a group"):
+        Labels.from_array([[5, 5, 6, 6]], groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("cube", "said"),
+    [
+        (np.zeros((3, 4)), "2-D"),
+        (np.zeros((2, 3, 4, 5)), "4-D"),
+        (np.zeros((2, 3, 4), complex), "complex"),
+        (np.array([[["a"]]]), "values"),
+        (np.zeros((0, 3, 4)), "at least 1"),
+    ],
+)
+def test_what_is_not_a_cube_is_refused(cube: np.ndarray, said: str) -> None:
+    with pytest.raises(SceneError, match=said):
+        Scene.from_array(cube)
+
+
+def test_wavelengths_must_be_one_for_each_band() -> None:
+    with pytest.raises(SceneError, match="4 bands but 3 wavelengths"):
+        Scene.from_array(np.zeros((2, 2, 4)), wavelengths=[1, 2, 3])
+    with pytest.raises(SceneError, match="4 bands but 3 band widths"):
+        replace(Scene.from_array(np.zeros((2, 2, 4))), fwhm=np.ones(3))
+
+
+def test_tiles_cover_everything_once() -> None:
+    seen = np.zeros((37, 21), int)
+    for tile in tile_windows(Window(0, 37, 0, 21), 16):
+        seen[tile.rows, tile.cols] += 1
+    assert (seen == 1).all()
+
+
+def test_labels_take_doubles_and_find_their_classes() -> None:
+    labels = Labels.from_array(np.array([[0.0, 10.0], [1.0, 10.0]]))
+    assert labels.array.dtype == np.int16
+    assert labels.legend.labels.tolist() == [1, 10]
+    assert labels.counts() == {1: 1, 10: 2}
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.zeros((2, 2), int), "no class"),
+        (np.full((2, 2), -1), "from -1"),
+        (np.full((2, 2), 40_000), "32767"),
+        (np.full((2, 2), 1.5), "fractions"),
+        (np.array([[np.nan, 1]]), "NaN"),
+        (np.zeros((2, 2, 2)), "3-D"),
+        (np.array([["a"]]), "whole class numbers"),
+    ],
+)
+def test_what_are_not_labels_is_refused(array: np.ndarray, said: str) -> None:
+    with pytest.raises(LabelsError, match=said):
+        Labels.from_array(array)
+
+
+def test_labels_of_another_shape_are_refused() -> None:
+    scene = Scene.from_array(np.zeros((3, 4, 5)))
+    with pytest.raises(LabelsError, match=r"2 x 2 pixels but scene .* has 3 x 4"):
+        Labels.from_array(np.ones((2, 2), int)).check_fits(scene)
+    with pytest.raises(LabelsError, match="transposed"):
+        Labels.from_array(np.ones((4, 3), int)).check_fits(scene)
+
+
+def test_labels_on_invalid_pixels_are_dropped_with_a_count() -> None:
+    cube = np.ones((2, 3, 4))
+    cube[0, :2] = np.nan
+    scene = Scene.from_array(cube)
+    labels = Labels.from_array([[1, 2, 0], [1, 0, 2]])
+    with pytest.warns(DataWarning, match="2 labelled pixels"):
+        kept = labels.where_valid(scene)
+    assert kept.array.tolist() == [[0, 0, 0], [1, 0, 2]]
+    with pytest.raises(LabelsError, match="all 2 labelled"):
+        Labels.from_array([[1, 2, 0], [0, 0, 0]]).where_valid(scene)
+
+
+def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
+    legend = Legend.of([3, 1, 2], ["a", "b", "c"])
+    assert [entry.name for entry in legend] == ["a", "b", "c"]
+    assert [entry.label for entry in legend.only([3, 1])] == [1, 3]
+    assert legend.only([2, 9]).entries[1].name == "class 9"
+    with pytest.raises(LabelsError, match="distinct"):
+        Legend((LegendEntry(1, "a", (0, 0, 0)), LegendEntry(1, "b", (1, 1, 1))))
+    with pytest.raises(LabelsError, match="1 or more"):
+        Legend((LegendEntry(0, "a", (0, 0, 0)),))
+    with pytest.raises(LabelsError, match="2 names for 3"):
+        Legend.of([1, 2, 3], ["a", "b"])
+
+
+def test_default_colours_stay_apart() -> None:
+    assert len({default_color(i) for i in range(60)}) == 60

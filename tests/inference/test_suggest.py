@@ -1,0 +1,195 @@
+"""Where to label next: unsure, apart, of every class, and in files that a GIS reads."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyogrio
+import pytest
+import rasterio
+import shapely
+from click.testing import Result
+from typer.testing import CliRunner
+
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.cli import app
+from hypercaps.data.labels import Legend
+from hypercaps.data.scene import Lookup, Scene
+from hypercaps.data.window import tile_windows
+from hypercaps.errors import OutputError, SceneError
+from hypercaps.inference.predict import MappedWindow
+from hypercaps.inference.suggest import KEPT, Suggestion, suggest
+from hypercaps.io.writers.points import write_points
+from support.scenes import make_cube
+
+LEGEND = Legend.of([1, 4, 9], ["water", "soil", "tree"])
+GRID = (10.0, 0.0, 366000.0, 0.0, -10.0, 5809600.0)
+
+
+def windows(scores: np.ndarray, side: int = 32) -> list[MappedWindow]:
+    whole = Scene.from_array(np.ones((*scores.shape[:2], 1), np.float32)).whole
+    confidence, classes = scores.max(axis=2).astype(np.float32), np.zeros(scores.shape[:2], np.int16)
+    return [
+        MappedWindow(at, classes[at.rows, at.cols], confidence[at.rows, at.cols], scores[at.rows, at.cols].astype("f4"))
+        for at in tile_windows(whole, side)
+    ]
+
+
+def sure(rows: int, cols: int, number: int = 0) -> np.ndarray:
+    scores = np.full((rows, cols, 3), 0.01)
+    scores[:, :, number] = 0.99
+    return scores
+
+
+def test_the_unsure_pixel_comes_first_with_both_classes() -> None:
+    scores = sure(40, 40)
+    scores[7, 30] = (0.2, 0.5, 0.45)
+    first = suggest(windows(scores), LEGEND, 3)[0]
+    assert (first.rank, first.row, first.col, first.first.name, first.second.name) == (1, 7, 30, "soil", "tree")
+    assert first.confidence == pytest.approx(0.5) and first.margin == pytest.approx(0.05)
+
+
+def test_points_lie_apart_and_classes_take_turns() -> None:
+    rng = np.random.default_rng(0)
+    scores = sure(100, 100)
+    scores[:, 50:] = sure(100, 50, 1)
+    scores[40:44, :50, 2] = 0.95  # an unsure border along which the margin alone would put all points
+    scores += 0.001 * rng.random(scores.shape)
+    found = suggest(windows(scores), LEGEND, 10)
+    places = np.array([(s.row, s.col) for s in found])
+    apart = np.hypot(*(places[:, None] - places).transpose(2, 0, 1))[~np.eye(10, dtype=bool)]
+    assert apart.min() > 5
+    assert sum(s.first.name == "soil" for s in found) == 5
+    assert [s.rank for s in found] == list(range(1, 11))
+
+
+def test_labelled_pixels_are_left_alone_and_their_neighbours_too() -> None:
+    scores = sure(60, 60)
+    scores[20:24, 20:24] = scores[50, 50] = (0.5, 0.45, 0.1)
+    labelled = np.zeros((60, 60), bool)
+    labelled[20:24, 20:23] = True
+    found = suggest(windows(scores), LEGEND, 1, labelled=labelled)
+    assert (found[0].row, found[0].col) == (50, 50)
+    with pytest.raises(SceneError, match="no pixel left to suggest"):
+        suggest(windows(scores), LEGEND, 1, labelled=np.ones((60, 60), bool))
+
+
+def test_holes_are_never_suggested_and_few_pixels_give_few_points() -> None:
+    scores = np.full((8, 8, 3), np.nan)
+    scores[2, 3] = scores[6, 6] = (0.5, 0.4, 0.1)
+    found = suggest(windows(scores), LEGEND, 20)
+    assert {(s.row, s.col) for s in found} == {(2, 3), (6, 6)}
+
+
+def test_a_large_map_keeps_a_bounded_number_of_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hypercaps.inference import suggest as room
+
+    largest = 0
+    thinned = room._thinned
+
+    def watched(found: room._Candidates, most: int) -> room._Candidates:
+        nonlocal largest
+        kept = thinned(found, most)
+        largest = max(largest, len(kept))
+        return kept
+
+    monkeypatch.setattr(room, "_thinned", watched)
+    scores = np.random.default_rng(1).random((600, 400, 3))
+    scores[123, 321] = (0.9, 0.9, 0.1)
+    found = suggest(windows(scores, 16), LEGEND, 5)
+    assert largest <= KEPT
+    assert any((s.row, s.col) == (123, 321) for s in found)
+    assert found == suggest(windows(scores, 16), LEGEND, 5)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def some() -> list[Suggestion]:
+    water, soil, tree = LEGEND.entries
+    return [Suggestion(1, 2, 3, water, soil, 0.61, 0.02), Suggestion(2, 9, 5, tree, water, 0.7, 0.1)]
+
+
+def placed() -> Scene:
+    return replace(Scene.from_array(np.ones((12, 10, 1), np.float32), name="s"), crs="EPSG:32633", transform=GRID)
+
+
+def test_a_geopackage_has_points_in_the_scenes_system(tmp_path: Path) -> None:
+    write_points(tmp_path / "p.gpkg", some(), placed())
+    meta, _, geometry, fields = pyogrio.raw.read(tmp_path / "p.gpkg")
+    assert meta["crs"] == "EPSG:32633"
+    columns = dict(zip(meta["fields"], fields, strict=True))
+    assert list(columns) == ["rank", "class", "second", "confidence", "margin", "row", "col"]
+    assert columns["class"].tolist() == ["water", "tree"] and columns["second"].tolist() == ["soil", "water"]
+    assert shapely.get_coordinates(shapely.from_wkb(geometry)).tolist() == [[366035, 5809575], [366055, 5809505]]
+    assert [path.name for path in tmp_path.iterdir()] == ["p.gpkg"]
+
+
+def test_geojson_has_longitude_and_latitude(tmp_path: Path) -> None:
+    write_points(tmp_path / "p.geojson", some(), placed())
+    features = json.loads((tmp_path / "p.geojson").read_text())["features"]
+    lon, lat = features[0]["geometry"]["coordinates"]
+    there = rasterio.warp.transform("EPSG:4326", "EPSG:32633", [lon], [lat])
+    assert (there[0][0], there[1][0]) == pytest.approx((366035, 5809575), abs=0.1)
+    assert features[1]["properties"]["rank"] == 2
+
+
+def test_csv_has_coordinates_where_there_are_any(tmp_path: Path) -> None:
+    write_points(tmp_path / "p.csv", some(), placed())
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["x"] == "366035.0" and (rows[1]["row"], rows[1]["col"], rows[1]["class"]) == ("9", "5", "tree")
+    nowhere = replace(placed(), crs=None, transform=None)
+    write_points(tmp_path / "q.csv", some(), nowhere)
+    assert "x" not in (tmp_path / "q.csv").read_text().splitlines()[0].split(",")
+    with pytest.raises(OutputError, match=r"has no coordinate system.*\.csv"):
+        write_points(tmp_path / "q.gpkg", some(), nowhere)
+
+
+def test_a_swath_goes_through_its_table(tmp_path: Path) -> None:
+    rows = np.full((20, 20), -1, np.int32)
+    cols = rows.copy()
+    rows[4:16, 5:15], cols[4:16, 5:15] = np.mgrid[0:12, 0:10]
+    swath = replace(placed(), crs=None, transform=None, lookup=Lookup(rows, cols, "EPSG:32633", GRID))
+    write_points(tmp_path / "p.gpkg", some(), swath)
+    geometry = pyogrio.raw.read(tmp_path / "p.gpkg")[2]
+    assert shapely.get_coordinates(shapely.from_wkb(geometry))[0].tolist() == [366085, 5809535]
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def hypercaps(*args: object) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def files(trained: ConvCapsClassifier, tmp_path: Path) -> tuple[Path, Path]:
+    trained.save(tmp_path / "model.safetensors")
+    np.save(tmp_path / "cube.npy", make_cube()[0])
+    np.save(tmp_path / "gt.npy", make_cube()[1])
+    (tmp_path / "waves.txt").write_text("\n".join(str(400 + 10 * i) for i in range(26)))
+    return tmp_path / "model.safetensors", tmp_path / "cube.npy"
+
+
+def test_suggest_writes_points_off_the_labels(files: tuple[Path, Path], tmp_path: Path) -> None:
+    options = ["--wavelengths", tmp_path / "waves.txt", "--labels", tmp_path / "gt.npy", "--n", 7]
+    result = hypercaps("suggest", *files, "--out", tmp_path / "p.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert "7 pixels to label next" in " ".join(result.output.split())
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    labels = make_cube()[1]
+    assert len(rows) == 7 and len({row["class"] for row in rows}) == 3
+    assert not any(labels[int(row["row"]), int(row["col"])] for row in rows)
+
+
+def test_suggest_says_what_is_wrong(files: tuple[Path, Path], tmp_path: Path) -> None:
+    for name, sentence in (("p.gpkg", "no coordinate system"), ("p.txt", "must end in .csv or .geojson or .gpkg")):
+        result = hypercaps("suggest", *files, "--wavelengths", tmp_path / "waves.txt", "--out", tmp_path / name)
+        assert result.exit_code == 2 and sentence in " ".join(result.output.split()), result.output
+        assert not (tmp_path / name).exists()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from hypercaps.data.labels import Labels, Legend
+from hypercaps.inference.metrics import Trust, rejection_table, reliability
+from hypercaps.report.plots import colored, curves_picture, map_picture, reliability_picture
+from hypercaps.training.loop import EpochRecord
+
+
+def shape_of(picture: bytes) -> tuple[int, int]:
+    return imread(io.BytesIO(picture), format="png").shape[:2]
+
+
+def test_colours_are_the_legends_and_grey_where_there_is_no_class() -> None:
+    legend = Legend.of([1, 300])
+    picture = colored(np.array([[0, 1], [300, 7]]), legend)
+    assert picture.dtype == np.uint8 and picture.shape == (2, 2, 3)
+    assert tuple(picture[0, 1]) == legend.entries[0].color and tuple(picture[1, 0]) == legend.entries[1].color
+    assert tuple(picture[0, 0]) == tuple(picture[1, 1]) == (245, 245, 245)
+
+
+@pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1, 1), (4000, 3)])
+def test_maps_of_any_shape_make_a_picture_of_a_bearable_size(shape: tuple[int, int]) -> None:
+    classes = np.ones(shape, int)
+    height, width = shape_of(map_picture(classes, Legend.of([1, 2]), truth=Labels.from_array(classes)))
+    assert 100 < height < 2000 and 100 < width < 2500
+
+
+def test_names_are_drawn_as_they_are() -> None:
+    legend = Legend.of(range(1, 41), ["$x_{$", "a" * 90, "50% <b> [red]", "\\frac{"] + [f"n{i}" for i in range(36)])
+    assert min(shape_of(map_picture(np.arange(1, 41).reshape(5, 8), legend))) > 100
+
+
+def test_curves_of_one_epoch_and_without_validation() -> None:
+    assert min(shape_of(curves_picture([EpochRecord(1, 0.5, 50.0, 1.0)], 1))) > 100
+    records = [EpochRecord(1, 0.5, None, 1.0), EpochRecord(2, 0.0, None, 1.0)]
+    assert min(shape_of(curves_picture(records, 2))) > 100
+
+
+def test_reliability_with_and_without_calibration() -> None:
+    sure, right = np.linspace(0.2, 0.95, 40), np.arange(40) % 3 > 0
+    bare = Trust(reliability(sure, right))
+    assert min(shape_of(reliability_picture(bare.to_json()))) > 100
+    table = rejection_table(sure, right)
+    assert table[-1]["accuracy"] is None  # nothing is that sure
+    calibrated = Trust(bare.before, "isotonic", bare.before, table)
+    assert min(shape_of(reliability_picture(calibrated.to_json()))) > 100
+    doubtful = Trust(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
+    assert min(shape_of(reliability_picture(doubtful.to_json()))) > 100

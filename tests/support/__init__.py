@@ -1,0 +1,1 @@
+"""Helpers of the tests: made scenes and files, damaged files, a browser."""

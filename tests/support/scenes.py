@@ -1,0 +1,25 @@
+"""Synthetic scenes with a known answer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def make_cube(
+    rows: int = 36, cols: int = 36, bands: int = 26, classes: int = 3, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """A cube (rows, cols, bands) of upright stripes, one class each, and its labels: half of the pixels.
+
+    Classes differ by a smooth spectrum, and noise is a tenth of the difference: a classifier that works
+    gets nearly all of it right after eight passes over 40 % of the labels.
+    """
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(cols) * classes // cols + 1, rows).reshape(cols, rows).T
+    waves = np.linspace(0, 1, bands)
+    spectra = np.stack([np.sin(2 * np.pi * (k + 1) * waves) for k in range(classes)])
+    cube = 1000 + 100 * spectra[truth - 1] + 10 * rng.standard_normal((rows, cols, bands))
+    labels = np.where(rng.random((rows, cols)) < 0.5, truth, 0)
+    return cube.astype(np.float32), labels.astype(np.int16)
+
+
+QUICK = {"train": 0.4, "epochs": 8, "batch_size": 16}  # enough for a scene of make_cube
