@@ -9,10 +9,10 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from support.scenes import QUICK, make_cube
 
 from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, split_by_share
 from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
+from support.scenes import QUICK, make_cube
 
 
 def test_it_learns_a_scene_with_a_known_answer(trained: ConvCapsClassifier) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from support.scenes import make_cube
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
+from support.scenes import make_cube
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.memory import output_of
-from support.rasters import GRID, write
-from support.sidecar_files import ENMAP, WAVES, enmap_xml
 
 from hypercaps.data.scene import Pixels
 from hypercaps.errors import DataWarning, HypercapsError, SceneError
 from hypercaps.io.open import open_scene
 from hypercaps.io.readers.envi import read_header
+from support.memory import output_of
+from support.rasters import GRID, write
+from support.sidecar_files import ENMAP, WAVES, enmap_xml
 
 CUBE = np.random.default_rng(0).integers(1, 3000, (12, 11, 4))
 

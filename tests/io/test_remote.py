@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
-from support.rasters import GRID, write
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
 from hypercaps.errors import LabelsError, SceneError
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.pipeline.describe import describe
+from support.rasters import GRID, write
 
 CUBE = np.random.default_rng(0).integers(1, 3000, (256, 300, 20))
 PLACE = {"crs": "EPSG:32633", "transform": GRID}

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
-from support.rasters import GRID, write
-from support.scenes import make_cube
 from typer.testing import CliRunner
 
 import hypercaps
 from hypercaps.cli import app
+from support.rasters import GRID, write
+from support.scenes import make_cube
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenes.md").read_text(encoding="utf-8")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.rasters import CUBE, write
-from support.scenes import make_cube
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.io.open import open_scene
 from hypercaps.io.wavelengths import given_wavelengths
+from support.rasters import CUBE, write
+from support.scenes import make_cube
 
 WAVES = [400.0, 500.0, 600.0, 700.0]
 

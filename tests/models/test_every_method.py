@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.scenes import QUICK, make_cube
 
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
 from hypercaps.errors import DataWarning, ModelError, ModelFileError
@@ -15,6 +14,7 @@ from hypercaps.inference.predict import map_scores
 from hypercaps.models.registry import METHODS, Method, SolvedRecipe
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import kind_of
+from support.scenes import QUICK, make_cube
 
 # Small enough for tests, and for the made scene's 26 bands.
 SMALL = {

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.svm import SVC
-from support.scenes import make_cube
 from torch import nn
 
 from hypercaps import ConvCapsClassifier, Labels, Scene
@@ -20,6 +19,7 @@ from hypercaps.models.registry import METHODS, count_parameters, get_method
 from hypercaps.models.se_cnn2d import SemiCNN
 from hypercaps.models.svm import RBFSVM, WindowSVM
 from hypercaps.training.patches import PatchStore, draw_valid_pixels
+from support.scenes import make_cube
 
 
 class TestRecipes:

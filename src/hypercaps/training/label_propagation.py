@@ -21,6 +21,7 @@ import numpy.typing as npt
 from scipy.ndimage import distance_transform_cdt
 from scipy.sparse import csr_array
 
+from hypercaps.compute import linalg
 from hypercaps.training.preprocessing import PCAWhitening
 
 Array = npt.NDArray[np.float64]
@@ -72,13 +73,15 @@ def guide(whitening: PCAWhitening, spectra: npt.NDArray[np.float32]) -> Array:
     """
     spread = np.sqrt(whitening.variances)
     vectors = whitening.matrix * spread  # (bands, C), unit length
-    covariance = _product(vectors * whitening.variances, vectors.T)
+    covariance = linalg.product(vectors * whitening.variances, vectors.T)
     variances = covariance.diagonal()
     alive = variances > 1e-12 * variances.max()  # a dead band has what rounding left of it
     scale = np.where(alive, 1.0 / np.sqrt(np.where(alive, variances, 1.0)), 0.0)
-    _, leading = np.linalg.eigh(covariance * scale[:, None] * scale)  # ascending
-    back = _product(spread[:, None] * vectors.T * scale, leading[:, -_COMPONENTS:])  # (C, 3), by the standardised bands
-    return _product(spectra, back)
+    _, leading = linalg.eigh(covariance * scale[:, None] * scale)  # ascending
+    back = linalg.product(
+        spread[:, None] * vectors.T * scale, leading[:, -_COMPONENTS:]
+    )  # (C, 3)
+    return linalg.product(spectra, back)
 
 
 def laplacian(pixels: Indices, cols: int, guide: Array) -> csr_array:
@@ -169,10 +172,6 @@ def _solve(edges: csr_array, hold: Array, said: Array) -> Array:
         towards *= np.divide(size, before, out=np.zeros_like(size), where=before > 0)
         towards += ready
     return x
-
-
-def _product(one: npt.NDArray[np.floating], two: Array) -> Array:
-    return np.asarray(np.einsum("nc,ck->nk", one, two, optimize=False))
 
 
 def _products(one: Array, two: Array) -> Array:

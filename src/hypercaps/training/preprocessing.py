@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hypercaps.compute import native
+from hypercaps.compute import linalg, native
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import DataWarning, SceneError
@@ -54,7 +54,7 @@ class PCAWhitening:
         cls, mean: npt.NDArray[np.float64], covariance: npt.NDArray[np.float64], name: str = "scene"
     ) -> PCAWhitening:
         """Whitening for a known mean (bands,) and covariance (bands, bands)."""
-        variances, vectors = np.linalg.eigh(covariance)  # ascending; vectors in columns
+        variances, vectors = linalg.eigh(covariance)  # ascending; vectors in columns
         variances, vectors = variances[::-1].copy(), vectors[:, ::-1].copy()
         alive = _alive(variances, mean, name)
         # The sign of an eigenvector is arbitrary: its largest entry is made positive, so two fits agree.
@@ -214,8 +214,7 @@ def _moments(scene: Scene) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.floa
         block_mean = block.mean(axis=0)
         block -= block_mean
         step = block_mean - mean
-        centred = torch.from_numpy(block)
-        scatter += (centred.T @ centred).numpy()
+        scatter += linalg.gram(block)
         scatter += np.outer(step, step) * (count * n / (count + n))
         mean += step * (n / (count + n))
         count += n
