@@ -94,7 +94,7 @@ def test_what_a_method_cant_do_is_said(files: Path, monkeypatch: pytest.MonkeyPa
     for name, array in zip(("cube.npy", "labels.npy"), small, strict=True):
         np.save(files / name, array)
     assert "looks at patches of 9 x 9 pixels but scene 'cube' has 8 x 36" in train("--method", "se-2d-cnn")
-    monkeypatch.setattr("hypercaps.training.checks.available_memory", lambda: 10**6)
+    monkeypatch.setattr("hypercaps.training.memory.available_memory", lambda: 10**6)
     assert "of memory are free: give a smaller batch size" in train("--method", "mlp")
 
 

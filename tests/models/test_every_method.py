@@ -189,6 +189,6 @@ def test_invalid_pixels_get_no_class_and_their_neighbours_get_one(fitted: ConvCa
 
 @pytest.mark.parametrize("name", METHODS)
 def test_more_memory_than_there_is_is_refused_before_it_starts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hypercaps.training.checks.available_memory", lambda: 1000)
+    monkeypatch.setattr("hypercaps.training.memory.available_memory", lambda: 1000)
     with pytest.raises(ModelError, match=rf"^{name} needs about \d+\.\d GB to train on scene 'made'.*are free"):
         classifier(name).fit(*made())
