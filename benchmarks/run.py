@@ -182,7 +182,7 @@ def measure_growth(quick: bool) -> list[Figure]:
 
         def job() -> None:
             with torch.inference_mode():
-                network.of_places(spectra, places)  # type: ignore[operator]
+                network.forward_indexed(spectra, places)  # type: ignore[operator]
 
         return job
 

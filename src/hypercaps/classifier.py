@@ -27,15 +27,15 @@ from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.inference.predict import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
 from hypercaps.inference.scoring import calibrate, compare
 from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe, get_method
-from hypercaps.training import label_propagation as flow
-from hypercaps.training.checks import check_enough, check_kinds, check_split, compare_names, whole_number
+from hypercaps.training import label_propagation
+from hypercaps.training.checks import as_int, check_enough, check_kinds, check_split, compare_names
 from hypercaps.training.loop import Examples, History, Progress, solve, train
 from hypercaps.training.memory import MOST_UNLABELLED, check_memory
 from hypercaps.training.parallel.processes import check_devices, train_in_processes
 from hypercaps.training.parallel.worker import Job
 from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
 from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening
-from hypercaps.training.self_training import Ground, train_twice
+from hypercaps.training.self_training import Ground, self_train
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
@@ -114,8 +114,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
-        seed, patch = whole_number("seed", self.seed, 0), self._patch()
-        devices = whole_number("devices", self.devices, 1)
+        seed, patch = as_int("seed", self.seed, 0), self._patch()
+        devices = as_int("devices", self.devices, 1)
         check_devices(devices, method, recipe, self.device)
         labels.check_fits(scene)
         labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
@@ -137,7 +137,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         if method.semi_supervised is not None:
             unlabelled = draw_valid_pixels(scene, without=pixels, most=MOST_UNLABELLED, seed=seed)
         elif isinstance(recipe, SelfTraining):
-            unlabelled = valid_pixels(scene, without=pixels, within=flow.region(scene.shape[:2], split.train))
+            unlabelled = valid_pixels(
+                scene, without=pixels, within=label_propagation.region(scene.shape[:2], split.train)
+            )
         everywhere = np.concatenate([pixels, unlabelled])
         examples = Examples(
             store=PatchStore(scene, preprocessing, everywhere, patch),
@@ -152,7 +154,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         elif isinstance(recipe, SelfTraining):
             assert isinstance(preprocessing, PCAWhitening)
             stages = recipe.stages(split.train.size, unlabelled.size, training["epochs"])
-            network, history = train_twice(
+            network, history = self_train(
                 lambda seed: method.network(**sizes, seed=seed),
                 method.loss,
                 examples,
@@ -212,7 +214,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _patch(self) -> int:
-        return get_method(self.method).patch if self.patch is None else whole_number("patch", self.patch, 1)
+        return get_method(self.method).patch if self.patch is None else as_int("patch", self.patch, 1)
 
     def _training(self, method: Method, recipe: Recipe | SolvedRecipe, labelled: int, trained: int) -> dict[str, Any]:
         """Epochs, batch and learning rate: the recipe's, or what was asked for in their place."""
@@ -224,7 +226,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
                     )
             return {}
         given = {"epochs": self.epochs, "batch_size": self.batch_size}
-        asked = {name: None if n is None else whole_number(name, n, 1) for name, n in given.items()}
+        asked = {name: None if n is None else as_int(name, n, 1) for name, n in given.items()}
         return {
             "epochs": asked["epochs"] or recipe.epochs_for(trained),
             "batch_size": asked["batch_size"] or recipe.batch_size(labelled),
@@ -235,9 +237,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
-        seed, patch, val = whole_number("seed", self.seed, 0), self._patch(), float(self.val)
+        seed, patch, val = as_int("seed", self.seed, 0), self._patch(), float(self.val)
         splits.check_kind(self.split_by)
-        n = None if self.per_class is None else whole_number("per_class", self.per_class, 1)
+        n = None if self.per_class is None else as_int("per_class", self.per_class, 1)
         if self.split_by == "polygons":
             return splits.split_polygons(labels, float(self.train), val, per_class=n, seed=seed, patch=patch)
         if self.split_by == "blocks":

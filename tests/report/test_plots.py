@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from hypercaps.data.labels import Labels, Legend
-from hypercaps.inference.metrics import Trust, rejection_table, reliability
+from hypercaps.inference.metrics import ConfidenceReport, rejection_table, reliability
 from hypercaps.report.plots import colored, curves_picture, map_picture, reliability_picture
 from hypercaps.training.loop import EpochRecord
 
@@ -44,11 +44,11 @@ def test_curves_of_one_epoch_and_without_validation() -> None:
 
 def test_reliability_with_and_without_calibration() -> None:
     sure, right = np.linspace(0.2, 0.95, 40), np.arange(40) % 3 > 0
-    bare = Trust(reliability(sure, right))
+    bare = ConfidenceReport(reliability(sure, right))
     assert min(shape_of(reliability_picture(bare.to_json()))) > 100
     table = rejection_table(sure, right)
     assert table[-1]["accuracy"] is None  # nothing is that sure
-    calibrated = Trust(bare.before, "isotonic", bare.before, table)
+    calibrated = ConfidenceReport(bare.before, "isotonic", bare.before, table)
     assert min(shape_of(reliability_picture(calibrated.to_json()))) > 100
-    doubtful = Trust(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
+    doubtful = ConfidenceReport(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
     assert min(shape_of(reliability_picture(doubtful.to_json()))) > 100

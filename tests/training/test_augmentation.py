@@ -10,12 +10,12 @@ from torch import Tensor
 from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.scene import Scene
 from hypercaps.models.registry import get_method
-from hypercaps.training.loop import Examples, History, Manner, Progress, one_cycle, train
+from hypercaps.training.loop import Augmentation, Examples, History, Progress, one_cycle, train
 from hypercaps.training.patches import PatchStore, symmetries
 from hypercaps.training.preprocessing import PCAWhitening
 from support.scenes import make_cube
 
-ALL = Manner(symmetries=True, noise=0.7, one_cycle=True, keep_last=True)
+ALL = Augmentation(symmetries=True, noise=0.7, one_cycle=True, keep_last=True)
 
 
 def examples(n: int = 60, n_val: int = 20) -> Examples:
@@ -27,12 +27,14 @@ def examples(n: int = 60, n_val: int = 20) -> Examples:
     return Examples(store, targets, torch.arange(n), torch.arange(n, n + n_val))
 
 
-def run(manner: Manner | None, epochs: int = 2, seed: int = 3, **options: object) -> tuple[dict[str, Tensor], History]:
+def run(
+    augmentation: Augmentation | None, epochs: int = 2, seed: int = 3, **options: object
+) -> tuple[dict[str, Tensor], History]:
     method = get_method("convcapsnet")
     network = method.network(26, 3, patch=7, seed=seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=True)
     given = options.pop("examples", None) or examples()
-    common = {"epochs": epochs, "batch_size": 16, "seed": seed, "manner": manner, **options}
+    common = {"epochs": epochs, "batch_size": 16, "seed": seed, "augmentation": augmentation, **options}
     history = train(network, method.loss, given, optimizer, **common)
     return network.state_dict(), history
 
@@ -90,8 +92,8 @@ def test_the_learning_rate_goes_the_way_of_torchs_own_one_cycle(steps: int) -> N
             torchs.step()
 
 
-def test_a_manner_that_changes_nothing_gives_the_same_bits_as_none() -> None:
-    assert equal(run(None)[0], run(Manner())[0])
+def test_an_augmentation_that_changes_nothing_gives_the_same_bits_as_none() -> None:
+    assert equal(run(None)[0], run(Augmentation())[0])
 
 
 def test_the_papers_loop_is_what_it_was() -> None:
@@ -103,26 +105,28 @@ def test_the_papers_loop_is_what_it_was() -> None:
     best, kept = -1, {}
     for _ in range(3):
         for which in torch.split(given.train[torch.randperm(60, generator=order)], 16):
-            loss = method.loss(network.of_places(given.store.spectra, given.store.places(which)), given.targets[which])
+            loss = method.loss(
+                network.forward_indexed(given.store.spectra, given.store.places(which)), given.targets[which]
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         with torch.inference_mode():
-            said = network.of_places(given.store.spectra, given.store.places(given.val)).argmax(1)
+            said = network.forward_indexed(given.store.spectra, given.store.places(given.val)).argmax(1)
         right = int((said == given.targets[given.val]).sum())
         if right > best:
             best, kept = right, {key: value.clone() for key, value in network.state_dict().items()}
     assert equal(run(None, epochs=3, examples=given)[0], kept)
 
 
-def test_every_part_of_a_manner_does_something_and_follows_the_seed() -> None:
-    plain = run(Manner(keep_last=True))[0]
-    for manner in (
-        Manner(symmetries=True, keep_last=True),
-        Manner(noise=0.7, keep_last=True),
-        Manner(one_cycle=True, keep_last=True),
+def test_every_part_of_an_augmentation_does_something_and_follows_the_seed() -> None:
+    plain = run(Augmentation(keep_last=True))[0]
+    for augmentation in (
+        Augmentation(symmetries=True, keep_last=True),
+        Augmentation(noise=0.7, keep_last=True),
+        Augmentation(one_cycle=True, keep_last=True),
     ):
-        assert not equal(run(manner)[0], plain), manner
+        assert not equal(run(augmentation)[0], plain), augmentation
     assert equal(run(ALL)[0], run(ALL)[0])
 
 
@@ -139,7 +143,7 @@ def test_threads_change_no_bit() -> None:
 
 
 def test_the_last_weights_are_kept_and_after_ctrl_c_the_best() -> None:
-    weights, history = run(Manner(keep_last=True), epochs=6)
+    weights, history = run(Augmentation(keep_last=True), epochs=6)
     assert history.best_epoch == 6
     measured = [record.val_oa for record in history.records]
     assert measured.index(max(measured)) < 5  # else this test tells nothing
@@ -148,7 +152,7 @@ def test_the_last_weights_are_kept_and_after_ctrl_c_the_best() -> None:
         if now.epoch == 6:
             raise KeyboardInterrupt
 
-    cut, told = run(Manner(keep_last=True), epochs=6, on_progress=stop)
+    cut, told = run(Augmentation(keep_last=True), epochs=6, on_progress=stop)
     assert told.interrupted and told.best_epoch == 1 + measured.index(max(measured[:5])) and not equal(cut, weights)
 
 

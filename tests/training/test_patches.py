@@ -7,7 +7,7 @@ import torch
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window
 from hypercaps.training import patches
-from hypercaps.training.patches import PatchStore, mirrored, read_with_halo, stand_ins
+from hypercaps.training.patches import PatchStore, mirrored, read_with_halo, reflect_invalid
 from hypercaps.training.preprocessing import PCAWhitening
 
 
@@ -113,7 +113,7 @@ def test_at_a_straight_edge_of_nodata_the_scene_is_mirrored_as_at_its_border() -
 def test_what_stands_in_is_always_valid(side: int) -> None:
     valid = np.random.default_rng(side).random((500, side, side)) < np.linspace(0.05, 1, 500)[:, None, None]
     valid[:, side // 2, side // 2] = True
-    standing = stand_ins(valid)
+    standing = reflect_invalid(valid)
     flat = valid.reshape(500, -1)
     assert np.take_along_axis(flat, standing, axis=1).all()
     own = np.broadcast_to(np.arange(side * side), flat.shape)
@@ -127,7 +127,7 @@ def test_what_stands_in_by_hand() -> None:
     valid[2, :, 4] = False  # no valid pixel in the column: along the row, at column 3: column 2
     valid[3] = False  # nothing but the middle
     valid[3, 2, 2] = True
-    standing = stand_ins(valid).reshape(4, 5, 5)
+    standing = reflect_invalid(valid).reshape(4, 5, 5)
     assert standing[0, 0, 1] == 2 * 5 + 1
     assert (standing[1, 0, 1], standing[1, 1, 1]) == (4 * 5 + 1, 3 * 5 + 1)
     assert standing[2, :, 4].tolist() == [row * 5 + 2 for row in range(5)]

@@ -69,8 +69,7 @@ def evaluate(
     On the labels it was trained on, that is the test set of its own split; on others, all labelled pixels, or
     those of --split-file.
     """
-    from hypercaps.cli import progress as bars
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import progress, tables
     from hypercaps.io.open import open_scene, open_split
     from hypercaps.io.writers.atomic import check_output
 
@@ -82,7 +81,7 @@ def evaluate(
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
     open_scene(  # refused, if it must be, before torch takes its memory
-        scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=bars.download_bar(console)
+        scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress.download_bar(console)
     )
 
     from hypercaps.classifier import load_model
@@ -97,7 +96,7 @@ def evaluate(
     set_threads(threads)
     if both:
         check_both(trained, truth)
-        with bars.RunProgress(console_err() if to_stdout else console) as shown:
+        with progress.RunProgress(console_err() if to_stdout else console) as shown:
             compared = evaluate_both(
                 classifier,
                 cube,
@@ -107,14 +106,14 @@ def evaluate(
                 on_training=shown.training,
                 on_mapping=shown.mapping,
             )
-        _show(compared, json_file, terminal.print_both)
+        _show(compared, json_file, tables.print_both)
         return
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
     split = evaluation_split(trained, cube, truth, given)
-    with bars.RunProgress(console) as shown:
+    with progress.RunProgress(console) as shown:
         scores = classifier.evaluate(cube, truth, split, shown.mapping)
     metrics = evaluation_metrics(trained, cube, scores, split)
-    _show(metrics, json_file, terminal.print_scores)
+    _show(metrics, json_file, tables.print_scores)
 
 
 def _show(

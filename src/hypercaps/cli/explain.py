@@ -58,8 +58,7 @@ def explain(
     capsule gets without those bands. See docs/explain.md.
     """
     from hypercaps.classifier import load_model
-    from hypercaps.cli import progress as bars
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import progress, tables
     from hypercaps.inference.explain import explain_at, explain_class, find_class
     from hypercaps.io.open import open_scene
     from hypercaps.io.writers.atomic import check_output, write_files
@@ -77,8 +76,8 @@ def explain(
     pixel = None if at is None else _pixel(at)
     trained = load_model(model).model_
     label = None if class_name is None else find_class(trained, class_name)
-    progress = bars.download_bar(console)
-    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    download = progress.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
     cube = with_bands_of(trained, cube, resample)
     set_threads(threads)
     if pixel is not None:
@@ -100,7 +99,7 @@ def explain(
     if to_stdout:
         typer.echo(json.dumps(about, indent=2, allow_nan=False))
         return
-    terminal.print_explanation(console, about)
+    tables.print_explanation(console, about)
     for path in files:
         console.print(f"wrote {plain(path)}")
 
@@ -140,7 +139,7 @@ def suggest(
     docs/suggest.md.
     """
     from hypercaps.classifier import load_model
-    from hypercaps.cli import progress as bars
+    from hypercaps.cli import progress
     from hypercaps.data.tiling import plan_windows
     from hypercaps.inference.suggest import suggest as choose
     from hypercaps.io.open import open_labels, open_mask, open_scene
@@ -153,8 +152,8 @@ def suggest(
     check_output(out, SUFFIXES, inputs=input_files(model, scene, mask, wavelengths, *(labels or ())))
     classifier = load_model(model)
     trained = classifier.model_
-    progress = bars.download_bar(console)
-    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    download = progress.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
     cube = with_bands_of(trained, cube, resample)
     check_placed(out, cube)
     known = None

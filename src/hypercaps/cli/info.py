@@ -18,14 +18,14 @@ def scenes(ctx: typer.Context, as_json: Json = False, debug: Debug = False) -> N
     """List the public scenes that are known by name, or download one."""
     if ctx.invoked_subcommand is not None:
         return
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import tables
     from hypercaps.io import catalog
 
     listed = [catalog.get_scene(name).describe() for name in catalog.names()]
     if as_json:
         typer.echo(json.dumps(listed, indent=2))
     else:
-        terminal.print_scenes(console_out(), listed)
+        tables.print_scenes(console_out(), listed)
 
 
 @scenes_app.command("download", epilog="Example:  hypercaps scenes download pavia-university")
@@ -34,13 +34,13 @@ def download(
     debug: Debug = False,
 ) -> None:
     """Fetch a public scene now, check it, and say where it is."""
-    from hypercaps.cli import progress as bars
+    from hypercaps.cli import progress
     from hypercaps.io import catalog
 
     console = console_out()
     entry = catalog.get_scene(name)
     for part in ("cube", "labels"):
-        path, _ = entry.get(part, bars.download_bar(console))
+        path, _ = entry.get(part, progress.download_bar(console))
         console.print(f"{part}: {plain(path)}", soft_wrap=True)
 
 
@@ -55,14 +55,14 @@ def info(
     debug: Debug = False,
 ) -> None:
     """Say what a scene, a label file or a model is."""
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import tables
     from hypercaps.pipeline.describe import describe
 
     about = describe(what, wavelengths=wavelengths, allow_remote=allow_remote)
     if as_json:
         typer.echo(json.dumps(about, indent=2))
     else:
-        terminal.print_facts(console_out(), about)
+        tables.print_facts(console_out(), about)
 
 
 @app.command(epilog="Example:  hypercaps methods --bands 200 --classes 16")
@@ -73,7 +73,7 @@ def methods(
     debug: Debug = False,
 ) -> None:
     """List the methods, what they look at, and how they are trained."""
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import tables
     from hypercaps.models.registry import METHODS
 
     if (bands is None) != (classes is None):
@@ -82,4 +82,4 @@ def methods(
     if as_json:
         typer.echo(json.dumps(listed, indent=2))
     else:
-        terminal.print_methods(console_out(), listed)
+        tables.print_methods(console_out(), listed)

@@ -72,7 +72,7 @@ def map_(
     and in a style for QGIS beside it; --coverage writes FILE_sets.tif. Finished windows are kept in FILE.partial until
     the map is whole.
     """
-    from hypercaps.cli import progress as bars
+    from hypercaps.cli import progress
     from hypercaps.io.open import open_mask, open_scene
     from hypercaps.io.writers.atomic import check_output, file_sha256
     from hypercaps.io.writers.map_files import MapFiles
@@ -98,7 +98,7 @@ def map_(
         check_output(path, rasters | {".png"} if path == out else rasters, inputs=taken)
         taken.append(path)
     options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
-    cube = open_scene(scene, **options, progress=bars.download_bar(console))
+    cube = open_scene(scene, **options, progress=progress.download_bar(console))
     only = open_mask(mask, cube) if mask else None
 
     from hypercaps.classifier import load_model  # torch: not before what was named could be read
@@ -109,7 +109,7 @@ def map_(
     cube = with_bands_of(classifier.model_, cube, resample)
     set_threads(threads)
     try:
-        with cluster_of(cluster, workers, threads) as pool, bars.RunProgress(console) as shown:
+        with cluster_of(cluster, workers, threads) as pool, progress.RunProgress(console) as shown:
             mapper = None
             if pool is not None:
                 from hypercaps.io.open import Opening

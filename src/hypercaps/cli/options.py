@@ -150,12 +150,12 @@ def open_both(
     allow_remote: bool = False,
 ) -> tuple[Scene, Labels]:
     """A scene and its labels; a public scene brings its own. A model's legend says which names it knows."""
-    from hypercaps.cli import progress as bars
+    from hypercaps.cli import progress
     from hypercaps.io import catalog
     from hypercaps.io.open import open_labels, open_scene
 
-    progress = bars.download_bar(console_out())
-    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
+    download = progress.download_bar(console_out())
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
     if not labels and scene not in catalog.names():
         raise LabelsError(
             f"no labels were given for {scene}: name a file of class numbers after it, such as "
@@ -167,7 +167,7 @@ def open_both(
         class_field=class_field,
         legend=legend,
         allow_remote=allow_remote,
-        progress=progress,
+        progress=download,
     )
     truth.check_fits(cube)
     return cube, truth

@@ -29,7 +29,7 @@ _EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
 
 
 class RunProgress:
-    """Bars for training (loss, validation accuracy, time left) and mapping; plain lines without a terminal."""
+    """Bars for training (loss, validation accuracy, time left) and mapping; plain lines without a tables."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -44,8 +44,7 @@ def study(
     Writes results.json, results.csv, results.md and results.html into DIR. Every finished run is kept: a study that
     was stopped or killed goes on where it was. A run that fails is listed and does not stop the others.
     """
-    from hypercaps.cli import progress as bars
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import progress, tables
     from hypercaps.study.plan import open_study
     from hypercaps.study.study import run_study
 
@@ -55,7 +54,7 @@ def study(
     refuse_together(ctx, "cluster", ("workers",))
     plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
     try:
-        with cluster_of(cluster) as pool, bars.StudyProgress(console, pool.slots if pool else workers) as shown:
+        with cluster_of(cluster) as pool, progress.StudyProgress(console, pool.slots if pool else workers) as shown:
             result = run_study(
                 plan,
                 out,
@@ -63,7 +62,7 @@ def study(
                 cluster=pool,
                 budget_minutes=budget,
                 command=command_line(),
-                download_progress=bars.download_bar(console),
+                download_progress=progress.download_bar(console),
                 on_start=shown.started,
                 on_done=shown.run_done,
                 on_progress=shown.training,
@@ -71,4 +70,4 @@ def study(
     except KeyboardInterrupt:
         console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
         raise typer.Exit(130) from None
-    terminal.print_study(console, out, result)
+    tables.print_study(console, out, result)

@@ -108,8 +108,7 @@ def train(
     pictures, and, unless --no-map, map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR.
     Ctrl-C ends the training early and keeps the best model so far.
     """
-    from hypercaps.cli import progress as bars
-    from hypercaps.cli import tables as terminal
+    from hypercaps.cli import progress, tables
     from hypercaps.data.splits import check_kind
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.writers.map_files import MapFiles, check_share
@@ -153,7 +152,7 @@ def train(
         precision=precision,
         devices=devices,
     )
-    with bars.RunProgress(console) as shown:
+    with progress.RunProgress(console) as shown:
         result = train_run(
             classifier,
             cube,
@@ -186,7 +185,7 @@ def train(
         console.print("[yellow]The second training was left out[/]: there is no figure by the other split.")
     if not result.reported:
         console.print("[yellow]The report was stopped[/]: the run has none.")
-    terminal.print_scores(console, result.metrics)
+    tables.print_scores(console, result.metrics)
     if "both" in result.metrics:
-        terminal.print_both(console, result.metrics["both"])
-    terminal.print_files(console, out)
+        tables.print_both(console, result.metrics["both"])
+    tables.print_files(console, out)

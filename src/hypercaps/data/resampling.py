@@ -43,7 +43,7 @@ def resample(scene: Scene, wavelengths: npt.ArrayLike, fwhm: npt.ArrayLike | Non
     the window, to the last bit. A wavelength that the scene already has keeps its values, unless a wider band is
     wanted there. Which pixels are valid does not change.
     """
-    source, wanted = known(scene.wavelengths), np.asarray(wavelengths, dtype=np.float64)
+    source, wanted = usable_wavelengths(scene.wavelengths), np.asarray(wavelengths, dtype=np.float64)
     if source is None:
         raise SceneError(
             f"scene {scene.name!r} has no wavelengths and can't be resampled: give it those of its {scene.bands} bands"
@@ -171,7 +171,7 @@ def _gaussian(wave: float, width: float, source: Floats, spacing: Floats) -> Tap
     return Tap(near, (weights / weights.sum()).astype(np.float32))
 
 
-def known(wavelengths: Floats | None) -> Floats | None:
+def usable_wavelengths(wavelengths: Floats | None) -> Floats | None:
     """Wavelengths that can be used: None where there are none, or not of every band."""
     return wavelengths if wavelengths is not None and np.isfinite(wavelengths).all() else None
 

@@ -134,7 +134,7 @@ class Scene:
             raise SceneError("scenes are read in whole windows: slices with a step are not supported")
         return self.reader(slice(r0, r1), slice(c0, c1))
 
-    def look(self) -> str:
+    def fingerprint(self) -> str:
         """A fingerprint of shape, wavelengths and some pixels, to tell two scenes apart: quick for any size."""
         sha = hashlib.sha256(repr(self.shape).encode())
         if self.wavelengths is not None:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from hypercaps.compute import native
 from hypercaps.data.labels import LegendEntry
-from hypercaps.data.resampling import known
+from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import ModelError, SceneError
@@ -30,7 +30,7 @@ from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import map_window
 from hypercaps.models.capsules.layers import ClassCaps
 from hypercaps.models.capsules.routing import coupling_coefficients, prediction_vectors
-from hypercaps.training.patches import read_with_halo, stand_ins
+from hypercaps.training.patches import read_with_halo, reflect_invalid
 from hypercaps.training.preprocessing import PCAWhitening
 
 STEPS = 32  # of the way from the mean to the pixel
@@ -205,7 +205,9 @@ def _explain(
         view=_routed(model.network).view,
         spectrum=np.concatenate(spectra).mean(axis=0),
         mean=model.preprocessing.mean,
-        wavelengths=known(scene.wavelengths) if scene.wavelengths is not None else known(model.wavelengths),
+        wavelengths=usable_wavelengths(scene.wavelengths)
+        if scene.wavelengths is not None
+        else usable_wavelengths(model.wavelengths),
         deletion=Deletion(
             bands=_removed(model.bands),
             length=float(length.mean()),
@@ -344,7 +346,7 @@ def _read(model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64]) -> t
                 f"row {row}, column {col} of scene {scene.name!r} holds NaN, infinity or nodata and has no class: name "
                 "a pixel with values"
             )
-        standing = stand_ins(read.valid[None])[0]
+        standing = reflect_invalid(read.valid[None])[0]
         patches[i] = read.values.reshape(side * side, -1)[standing].reshape(side, side, -1)
     return patches, patches - model.preprocessing.mean
 

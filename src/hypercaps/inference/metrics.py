@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Trust:
+class ConfidenceReport:
     """Whether confidence is what it says, on the test set; all numbers are shares from 0 to 1."""
 
     before: tuple[dict[str, Any], ...]  # reliability table of the network's own scores
@@ -95,7 +95,7 @@ class Scores:
     kappa: float
     per_class: tuple[ClassScore, ...]
     confusion: npt.NDArray[np.int64]  # (n, n): rows are the truth, columns what was predicted
-    trust: Trust | None = None  # where confidence was looked at
+    trust: ConfidenceReport | None = None  # where confidence was looked at
 
     @property
     def n_test(self) -> int:

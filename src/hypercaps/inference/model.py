@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from hypercaps.data.labels import Legend
-from hypercaps.data.resampling import differences, known, resample
+from hypercaps.data.resampling import differences, resample, usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.errors import ModelFileError
 from hypercaps.inference.calibration import Calibration
@@ -59,7 +59,7 @@ class TrainedModel:
 
     def check_fits(self, scene: Scene) -> None:
         """Refuse a scene that the model can't be used on: with other bands or, where they are unknown, their number."""
-        ours, theirs = known(self.wavelengths), known(scene.wavelengths)
+        ours, theirs = usable_wavelengths(self.wavelengths), usable_wavelengths(scene.wavelengths)
         if ours is not None and theirs is not None:
             if found := differences(ours, theirs):
                 raise ModelFileError(
@@ -75,7 +75,7 @@ class TrainedModel:
 
     def resampled(self, scene: Scene) -> Scene:
         """The scene with the model's bands, by their widths where they are known; read by window, as before."""
-        ours = known(self.wavelengths)
+        ours = usable_wavelengths(self.wavelengths)
         if ours is None:
             raise ModelFileError(
                 f"the model does not know its wavelengths, since scene {self.scene!r} had none, and no scene can be "

@@ -22,7 +22,7 @@ from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.inference.model import TrainedModel
-from hypercaps.training.patches import read_with_halo, stand_ins
+from hypercaps.training.patches import read_with_halo, reflect_invalid
 
 STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
 _AT_ONCE = 16_384  # pixels whose patches' places are written down at once: 3 MB
@@ -184,7 +184,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
     height, width = mask.shape
     wanted = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
-    if getattr(model.network, "pixel_by_pixel", False):  # no fixed tiles are needed
+    if getattr(model.network, "is_batch_invariant", False):  # no fixed tiles are needed
         white = model.preprocessing.transform(pixels.values, pixels.valid)
         scores[wanted] = _scores_of_pixels(model, white, pixels.valid, wanted)
         return scores
@@ -223,7 +223,7 @@ def _mended(patches: Tensor, valid: Mask, patch: int) -> Tensor:
     torn = np.flatnonzero(~seen.all(axis=(1, 2)) & seen[:, patch // 2, patch // 2])
     if torn.size:
         spectra = patches[torn].flatten(1, 2)  # (T, D*D, C)
-        standing = torch.from_numpy(stand_ins(seen[torn])).to(patches.device)[:, :, None].expand_as(spectra)
+        standing = torch.from_numpy(reflect_invalid(seen[torn])).to(patches.device)[:, :, None].expand_as(spectra)
         patches[torn] = spectra.gather(1, standing).view(-1, *patches.shape[1:])
     return patches
 
@@ -241,10 +241,10 @@ def _scores_of_pixels(model: TrainedModel, white: Tensor, valid: Mask, wanted: M
         places = (first[at : at + _AT_ONCE, None] + offsets).astype(np.int32)  # (N, D*D)
         if not whole:
             torn = np.flatnonzero(~seen[places].all(axis=1))
-            standing = stand_ins(seen[places[torn]].reshape(-1, model.patch, model.patch))
+            standing = reflect_invalid(seen[places[torn]].reshape(-1, model.patch, model.patch))
             places[torn] = np.take_along_axis(places[torn], standing, axis=1)
         with torch.inference_mode():
-            scores = model.network.of_places(spectra, torch.from_numpy(places))  # type: ignore[operator]
+            scores = model.network.forward_indexed(spectra, torch.from_numpy(places))  # type: ignore[operator]
             found.append(model.confidences(scores).numpy())
     return np.concatenate(found) if found else np.empty((0, len(model.legend)), dtype=np.float32)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.inference.calibration import MOST_PIXELS, Calibration, Positions, fit_calibration
-from hypercaps.inference.metrics import COVERAGES, Scores, Trust, rejection_table, reliability, score
+from hypercaps.inference.metrics import COVERAGES, ConfidenceReport, Scores, rejection_table, reliability, score
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import WINDOW, Mask, OnProgress, map_windows, windows_of
 
@@ -45,7 +45,7 @@ def compare(
             columns[-1] += [likely.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]  # (N, 4) both
     truth, winner, raw, *calibrated = (np.concatenate(column) for column in zip(*columns, strict=True))
     right = truth == winner
-    trust = Trust(reliability(raw, right))
+    trust = ConfidenceReport(reliability(raw, right))
     if model.calibration is not None:
         sure, *of_sets = calibrated
         rows = zip(COVERAGES, *(column.mean(axis=0).tolist() for column in of_sets), strict=True)

@@ -22,8 +22,8 @@ from hypercaps.io.labels.merge import LabelFile, merge, renumber
 from hypercaps.io.labels.regrid import labels_on_grid
 from hypercaps.io.labels.vector import vector_labels, vector_mask
 from hypercaps.io.paths import Named, absolute, address_in, tiles_in
-from hypercaps.io.raster import Bands, StoredRaster, Taken, labels_from, scene_from
-from hypercaps.io.tiles import gathered
+from hypercaps.io.raster import Bands, RawWindow, StoredRaster, labels_from, scene_from
+from hypercaps.io.tiles import open_tiles_or_remote
 from hypercaps.io.wavelengths import Given, with_given
 
 _MOST_LABELS = 1 << 32  # pixels
@@ -48,7 +48,7 @@ def open_scene(
         path, key = entry.get("cube", progress)
         waves = None if entry.wavelengths is None else np.array(entry.wavelengths)
         return _scene_from(path, key, name=spec, wavelengths=waves, given=wavelengths)
-    whole = gathered(name_or_path, SceneError, allow_remote=allow_remote)
+    whole = open_tiles_or_remote(name_or_path, SceneError, allow_remote=allow_remote)
     if whole is not None:
         raster = whole.raster if wavelengths is None else with_given(whole.raster, wavelengths)
         return scene_from(raster, whole.tiles)
@@ -100,7 +100,7 @@ def _label_file(
         path, key = entry.get("labels", progress)
         labels = _labels_from(path, key, name=spec, legend=entry.legend)
         return LabelFile(labels, labels.legend), False
-    whole = gathered(spec, LabelsError, allow_remote=allow_remote)
+    whole = open_tiles_or_remote(spec, LabelsError, allow_remote=allow_remote)
     if whole is not None:
         rows, cols = whole.raster.shape[:2]
         if rows * cols > _MOST_LABELS:
@@ -189,8 +189,8 @@ def _scene_from(
     return replace(scene, reader=explaining(scene.reader, path))
 
 
-def _array_taker(cube: Any) -> Callable[[slice, slice, Bands], Taken]:
-    return lambda rows, cols, bands: Taken(np.asarray(cube[rows, cols])[:, :, bands], None)
+def _array_taker(cube: Any) -> Callable[[slice, slice, Bands], RawWindow]:
+    return lambda rows, cols, bands: RawWindow(np.asarray(cube[rows, cols])[:, :, bands], None)
 
 
 def _labels_from(

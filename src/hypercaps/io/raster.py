@@ -29,7 +29,7 @@ _LOOK = 64  # the longest side of such a window: a raster of up to 512 x 512 pix
 _LOOK_VALUES = 1 << 22  # at most, so that a file that claims thousands of bands takes no memory
 
 
-class Taken(NamedTuple):
+class RawWindow(NamedTuple):
     """A window as the file has it."""
 
     stored: npt.NDArray[Any]  # (h, w, bands asked for), the numbers in the file
@@ -43,7 +43,7 @@ class StoredRaster:
     path: Path
     shape: tuple[int, int, int]  # rows, columns, bands
     dtype: np.dtype[Any]
-    take: Callable[[slice, slice, Bands], Taken]
+    take: Callable[[slice, slice, Bands], RawWindow]
     wavelengths: Floats | None = None  # (bands,) nm
     fwhm: Floats | None = None  # (bands,) nm
     good: Bools | None = None  # (bands,), None: all

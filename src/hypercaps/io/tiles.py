@@ -9,12 +9,12 @@ from urllib.parse import unquote, urlsplit
 from hypercaps.errors import HypercapsError, LabelsError
 from hypercaps.io.detect import DAMAGE, explained, explaining, raster_of, sniff, split_spec
 from hypercaps.io.paths import Named, address_in, tiles_in
-from hypercaps.io.raster import Bands, StoredRaster, Taken
+from hypercaps.io.raster import Bands, RawWindow, StoredRaster
 from hypercaps.io.readers.geotiff import geotiff_raster
 from hypercaps.io.readers.mosaic import Mosaic, mosaic
 
 
-def gathered(named: Named, error: type[HypercapsError], *, allow_remote: bool = False) -> Mosaic | None:
+def open_tiles_or_remote(named: Named, error: type[HypercapsError], *, allow_remote: bool = False) -> Mosaic | None:
     """The raster of several tiles, or of what lies at an address; None if one file of this machine is named."""
     tiles = tiles_in(named, error)
     if tiles is None:
@@ -53,7 +53,7 @@ def _from_afar(address: str, error: type[HypercapsError]) -> StoredRaster:
     except DAMAGE as cause:
         raise failed(cause) from cause
 
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+    def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
         try:
             return raster.take(rows, cols, bands)
         except OSError as cause:

@@ -54,10 +54,10 @@ class ConvCNN(nn.Module):
         """(B, D, D, C) -> logits (B, n)"""
         check_patches(patches, self.patch, self.bands)
         if kernels.usable(patches, self.spatial.weight) and not patches.requires_grad:
-            return self.of_places(*as_places(patches))
+            return self.forward_indexed(*as_places(patches))
         return self._logits(self.features(patches))
 
-    def of_places(self, spectra: Tensor, places: Tensor) -> Tensor:
+    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
         """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32."""
         check_places(spectra, places, self.patch, self.bands)
         if not kernels.usable(spectra, self.spatial.weight):

@@ -65,7 +65,7 @@ class ConvCapsNet(nn.Module):
         self.classcaps = ClassCaps(conv_arrays, conv_size, c3, classes, class_size, routings, generator=generator)
 
     @property
-    def pixel_by_pixel(self) -> bool:
+    def is_batch_invariant(self) -> bool:
         """Whether, without gradients, a pixel's result is the same to the bit whatever is computed beside it."""
         return kernels.usable(self.classcaps.viewpoints)
 
@@ -91,10 +91,10 @@ class ConvCapsNet(nn.Module):
         """(B, D, D, C) whitened patches -> lengths of the class capsules (B, n), each in [0, 1)"""
         check_patches(patches, self.patch, self.bands)
         if kernels.usable(patches, self.classcaps.viewpoints) and not patches.requires_grad:
-            return self.of_places(*as_places(patches))
+            return self.forward_indexed(*as_places(patches))
         return self._lengths(self.capsules(patches))
 
-    def of_places(self, spectra: Tensor, places: Tensor) -> Tensor:
+    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
         """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32.
 
         Patches are then never put together: neighbours share their pixels.

@@ -57,7 +57,7 @@ class MapJob:
         """``scene`` is what ``opening`` gave on this machine, resampled if asked for: workers must see the same."""
         path = absolute(str(model))
         sha256 = file_sha256(Path(path))
-        return cls(path, sha256, opening, resample, scene.look(), device, precision, uuid.uuid4().hex)
+        return cls(path, sha256, opening, resample, scene.fingerprint(), device, precision, uuid.uuid4().hex)
 
 
 def map_windows_on(
@@ -135,7 +135,7 @@ def _get_ready(job: MapJob) -> _Tools:
         scene = job.opening.open()
         return model.resampled(scene) if job.resample else scene
 
-    scene = _same("scene", str(job.opening), opened, Scene.look, job.scene_look)
+    scene = _same("scene", str(job.opening), opened, Scene.fingerprint, job.scene_look)
     device = Device(job.device, job.precision)
     model.network.to(device.name)
     return _Tools(model, scene, device)

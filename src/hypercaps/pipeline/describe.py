@@ -15,7 +15,7 @@ from hypercaps.io.detect import sniff, split_spec, vector_driver
 from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.labels.vector import describe_vector
 from hypercaps.io.open import list_arrays, open_labels, open_scene
-from hypercaps.io.tiles import gathered
+from hypercaps.io.tiles import open_tiles_or_remote
 
 
 def describe(what: str, *, wavelengths: Path | None = None, allow_remote: bool = False) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def _describe(what: str, wavelengths: Path | None, allow_remote: bool) -> dict[s
         return {"kind": "public scene"} | catalog.get_scene(what).describe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said when the scene itself is opened
-        whole = gathered(what, SceneError, allow_remote=allow_remote)
+        whole = open_tiles_or_remote(what, SceneError, allow_remote=allow_remote)
     if whole is not None:
         about: dict[str, Any] = {"file": what}
         if len(whole.tiles) > 1:

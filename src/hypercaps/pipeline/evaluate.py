@@ -127,7 +127,7 @@ def evaluate_both(
     # What an earlier training found is not part of the recipe.
     found = getattr(model.network, "found", {})
     structure = {key: value for key, value in (classifier.structure or {}).items() if key not in found}
-    twin = twin_of(classifier, scene, labels, block=block)
+    twin = with_other_split(classifier, scene, labels, block=block)
     twin.set_params(structure=structure or None)
     first = evaluation_metrics(model, scene, classifier.evaluate(scene, labels, own, on_mapping), own)
     on_start(twin.split_by)
@@ -135,7 +135,9 @@ def evaluate_both(
     return side_by_side(first, run_metrics(twin))
 
 
-def twin_of(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, *, block: int = 16) -> ConvCapsClassifier:
+def with_other_split(
+    classifier: ConvCapsClassifier, scene: Scene, labels: Labels, *, block: int = 16
+) -> ConvCapsClassifier:
     """The same recipe, shares and seed by the other split: random for blocks, and blocks for random.
 
     A split that can't be drawn is refused here, and not after a training.

@@ -132,7 +132,7 @@ def _about(
         "version": __version__,
         "model": model_sha256,
         "device": [classifier.device, classifier.precision],
-        "scene": [scene.name, scene.look()],
+        "scene": [scene.name, scene.fingerprint()],
         "mask": None if only is None else hashlib.sha256(np.packbits(only).tobytes()).hexdigest(),
         "probabilities": files.probabilities is not None,
         "coverage": files.coverage,

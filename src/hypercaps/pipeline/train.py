@@ -23,7 +23,7 @@ from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, wri
 from hypercaps.io.writers.map_files import MapFiles, check_share
 from hypercaps.io.writers.run_folder import RunFolder
 from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
-from hypercaps.pipeline.evaluate import run_metrics, side_by_side, twin_of
+from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
 from hypercaps.pipeline.map import MEMORY, make_map
 from hypercaps.report.plots import colored, curves_picture, raster_picture, reliability_picture
 from hypercaps.report.quicklook import LONGEST_SIDE, quicklook
@@ -126,7 +126,7 @@ def _twin(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, split: S
     if split is not None or classifier.split_by not in ("random", "blocks"):
         kind = "file" if split is not None else classifier.split_by
         raise SplitError(f"a split of kind {kind!r} has no counterpart: both need --split random or --split blocks")
-    return twin_of(classifier, scene, labels, block=classifier.block)
+    return with_other_split(classifier, scene, labels, block=classifier.block)
 
 
 def _how(classifier: ConvCapsClassifier, command: str | None, sha256: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.resampling import known
+from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.data.window import tile_windows
@@ -66,7 +66,7 @@ def bands_to_see(scene: Scene) -> tuple[tuple[int, int, int], bool]:
 
     Without wavelengths bands are taken from the first half of the spectrum, where the visible light mostly is.
     """
-    waves = known(scene.wavelengths)
+    waves = usable_wavelengths(scene.wavelengths)
     if waves is not None:
         red, green, blue = (int(np.abs(waves - at).argmin()) for at in _EYE)
         if all(abs(waves[band] - at) <= _NEAR for band, at in zip((red, green, blue), _EYE, strict=True)):

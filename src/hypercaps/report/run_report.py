@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hypercaps.data.tiling import thinning
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
-from hypercaps.report import page as webpage
+from hypercaps.report import page
 from hypercaps.report.plots import confidence_colors, raster_picture, unbroken
 from hypercaps.report.quicklook import LONGEST_SIDE, NOTHING
 from hypercaps.report.wording import among_labels, both_text, leakage_text, scene_text, split_text
@@ -28,7 +28,7 @@ def make_report(folder: Path) -> str:
     classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
     both = metrics.get("both") or {}
     look = look_at_map(folder / "map.tif", LONGEST_SIDE) if (folder / "map.tif").exists() else None
-    return webpage.render(
+    return page.render(
         "report",
         title=f"{metrics['scene']}: map and scores",
         metrics=metrics,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import Labels, LegendEntry
-from hypercaps.data.resampling import known
+from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.inference.explain import Explanation, can_explain, evenly, explain_pixels
 from hypercaps.inference.model import TrainedModel
@@ -68,7 +68,7 @@ def signatures(model: TrainedModel, scene: Scene, labels: Labels) -> list[Signat
 
 def describe(found: list[Signature], model: TrainedModel, scene: Scene) -> dict[str, Any]:
     """For JSON: all of them, and what they are to be drawn against."""
-    waves = known(scene.wavelengths)
+    waves = usable_wavelengths(scene.wavelengths)
     return {
         "wavelengths_nm": None if waves is None else waves.tolist(),
         "mean_spectrum": model.preprocessing.mean.tolist(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class Amount(NamedTuple):
+class LabelBudget(NamedTuple):
     """What runs must have in common to be set side by side, beside their scene."""
 
     share: float  # of each class's pixels; with ``per_class``, of those that lie in training blocks
@@ -15,7 +15,7 @@ class Amount(NamedTuple):
     block: int | None = None  # side of the blocks
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Amount:
+    def of(cls, record: Mapping[str, Any]) -> LabelBudget:
         # 1 - 0.9 is 0.1; records of older versions know nothing but shares drawn at random.
         share, block = round(record["train_share"], 6), record.get("block")
         return cls(share, record.get("labels_per_class"), record.get("split") or "random", block)

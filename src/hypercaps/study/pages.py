@@ -15,10 +15,10 @@ from hypercaps.data.labels import Legend
 from hypercaps.io import catalog
 from hypercaps.io.writers.atomic import write_csv, write_files, write_json
 from hypercaps.models.registry import METHODS, SelfTraining
-from hypercaps.report import page as webpage
+from hypercaps.report import page
 from hypercaps.report.plots import Panel, convergence_picture, maps_picture
 from hypercaps.study.curves import curve_picture, curve_table, learning_curves
-from hypercaps.study.label_budget import Amount
+from hypercaps.study.label_budget import LabelBudget
 from hypercaps.study.paired_tests import Load, paired_table, paired_tests
 from hypercaps.study.paper import paper_scene, paper_source
 from hypercaps.study.records import Record, StudyFolder
@@ -169,7 +169,7 @@ def _comparability(scene: str, groups: Groups) -> str:
     return f"This is the paper's scene {known.title}, with {known.bands} bands and {len(known.classes)} classes."
 
 
-def _leakage(amount: Amount, columns: Sequence[Column]) -> str:
+def _leakage(amount: LabelBudget, columns: Sequence[Column]) -> str:
     shares = {column.title: stat.median for column in columns if (stat := column.stat("leakage")) is not None}
     listed = ", ".join(f"{title} {100 * share:.1f} %" for title, share in shares.items())
     high = "accuracies are higher than they would be on ground the method has not seen"
@@ -201,7 +201,7 @@ def _learns_from_scene(column: Column) -> bool:
     return method is not None and isinstance(method.recipes.get(column.recipe), SelfTraining)
 
 
-def _maps(scene: str, amount: Amount, columns: Sequence[Column], load: Load) -> Iterator[Picture]:
+def _maps(scene: str, amount: LabelBudget, columns: Sequence[Column], load: Load) -> Iterator[Picture]:
     """The ground truth and the map of each method's median run, side by side."""
     panels: list[Panel] = []
     for column in columns:
@@ -221,7 +221,7 @@ def _maps(scene: str, amount: Amount, columns: Sequence[Column], load: Load) -> 
         yield Picture(_file_name("maps", scene, amount), title, maps_picture(panels, _legend(scene, columns)))
 
 
-def _file_name(what: str, scene: str, amount: Amount | None = None) -> str:
+def _file_name(what: str, scene: str, amount: LabelBudget | None = None) -> str:
     # A record could name its scene anything; a file's name is to stay one.
     ending = "" if amount is None else f"-{amount.in_names}"
     return f"{what}-{re.sub(r'[^A-Za-z0-9.-]', '-', scene)}{ending}.png".replace("..", "-")
@@ -239,7 +239,7 @@ def _legend(scene: str, columns: Sequence[Column]) -> Legend:
 
 def _convergence(groups: Groups) -> Iterator[Block]:
     """Validation accuracy by epoch; each scene at the share that has the most curves."""
-    found: dict[str, tuple[Amount | None, list[tuple[str, list[float]]]]] = {}
+    found: dict[str, tuple[LabelBudget | None, list[tuple[str, list[float]]]]] = {}
     for (scene, amount), columns in groups.items():
         curves = [(column.label, curve) for column in columns if (curve := _curve(column))]
         if len(curves) > len(found.get(scene, (None, []))[1]):
@@ -306,7 +306,7 @@ def _markdown_text(text: str) -> str:
 
 def to_html(blocks: Sequence[Block], title: str) -> str:
     """One file that opens without a network: pictures and styles are inside."""
-    return webpage.render(
+    return page.render(
         "study",
         title=title,
         blocks=[(type(block).__name__, block) for block in blocks],

@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
-from hypercaps.study.label_budget import Amount
+from hypercaps.study.label_budget import LabelBudget
 from hypercaps.study.records import Classified
 from hypercaps.study.tables import MISSING, Column, Groups, Table, scene_title
 
@@ -25,7 +25,7 @@ class Paired:
     """Two methods on the same splits; a p value is None where there is too little to test."""
 
     scene: str
-    amount: Amount
+    amount: LabelBudget
     a: str
     b: str
     seeds: tuple[int, ...]  # those that both have
@@ -46,7 +46,7 @@ def paired_tests(groups: Groups, load: Load) -> list[Paired]:
     ]
 
 
-def _compare(scene: str, amount: Amount, a: Column, b: Column, load: Load) -> Paired | None:
+def _compare(scene: str, amount: LabelBudget, a: Column, b: Column, load: Load) -> Paired | None:
     of_a, of_b = ({record["seed"]: record for record in column.records} for column in (a, b))
     seeds = tuple(sorted(of_a.keys() & of_b.keys()))
     if not seeds:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypercaps.io import catalog
 from hypercaps.models.registry import METHODS
-from hypercaps.study.label_budget import Amount, percent
+from hypercaps.study.label_budget import LabelBudget, percent
 from hypercaps.study.paper import PaperResult, paper_result, paper_scene, paper_source
 from hypercaps.study.records import Record, succeeded
 
@@ -96,14 +96,14 @@ class Column:
         return Stat.of(entry["accuracy"] for entry in found if entry["label"] == label)
 
 
-Groups = Mapping[tuple[str, Amount], list[Column]]
+Groups = Mapping[tuple[str, LabelBudget], list[Column]]
 
 
-def group_runs(records: Iterable[Record]) -> dict[tuple[str, Amount], list[Column]]:
+def group_runs(records: Iterable[Record]) -> dict[tuple[str, LabelBudget], list[Column]]:
     """Columns of every (scene, amount of labels): scenes by name, large shares first, methods as in the paper."""
-    found: dict[tuple[str, Amount], dict[str, list[Record]]] = {}
+    found: dict[tuple[str, LabelBudget], dict[str, list[Record]]] = {}
     for record in sorted(filter(succeeded, records), key=_position):
-        place = record["scene"], Amount.of(record)
+        place = record["scene"], LabelBudget.of(record)
         alike = json.dumps(
             [record.get(k) for k in ("method", "recipe", "changed", "val_share", "guard")], sort_keys=True
         )
@@ -114,7 +114,7 @@ def group_runs(records: Iterable[Record]) -> dict[tuple[str, Amount], list[Colum
 def _position(record: Record) -> tuple[Any, ...]:
     method = record["method"]
     place = ORDER.index(method) if method in ORDER else len(ORDER)
-    return record["scene"], Amount.of(record).order, place, method, record["recipe"] or "", record["seed"]
+    return record["scene"], LabelBudget.of(record).order, place, method, record["recipe"] or "", record["seed"]
 
 
 def _column(runs: list[Record]) -> Column:
@@ -188,7 +188,7 @@ def _count_text(stat: Stat | None) -> str:
     return f"{stat.low:,.0f}" + (f"–{stat.high:,.0f}" if stat.high != stat.low else "")
 
 
-def summary_table(scene: str, amount: Amount, columns: Sequence[Column]) -> Table:
+def summary_table(scene: str, amount: LabelBudget, columns: Sequence[Column]) -> Table:
     """One row a method: OA, AA, kappa, training time and parameters, beside the paper's."""
     papers = [_paper(scene, column.method, amount) for column in columns]
     drawn: list[tuple[str, list[str]]] = [
@@ -218,7 +218,7 @@ def summary_table(scene: str, amount: Amount, columns: Sequence[Column]) -> Tabl
     )
 
 
-def _paper(scene: str, method: str, amount: Amount) -> PaperResult | None:
+def _paper(scene: str, method: str, amount: LabelBudget) -> PaperResult | None:
     return paper_result(scene, method, amount.share) if amount.as_the_paper else None
 
 
@@ -234,7 +234,7 @@ def _legend_of_figures(papers: Iterable[PaperResult | None]) -> str:
     return text
 
 
-def class_tables(scene: str, amount: Amount, columns: Sequence[Column]) -> list[Table]:
+def class_tables(scene: str, amount: LabelBudget, columns: Sequence[Column]) -> list[Table]:
     """The paper's result tables: accuracy of each class in its experiments 1 and 2, as far as they were run."""
     place = f"{scene_title(scene)}, {amount.text}"
     parts = {name: [c for c in columns if c.method in methods] for name, methods in EXPERIMENTS.items()}
@@ -247,7 +247,7 @@ def class_tables(scene: str, amount: Amount, columns: Sequence[Column]) -> list[
     return tables + ([_class_table(f"Each class, other methods: {place}", scene, amount, others)] if others else [])
 
 
-def _class_table(title: str, scene: str, amount: Amount, columns: Sequence[Column]) -> Table:
+def _class_table(title: str, scene: str, amount: LabelBudget, columns: Sequence[Column]) -> Table:
     entries = (e for column in columns for record in column.records for e in record.get("per_class") or ())
     classes = dict(sorted({e["label"]: e["name"] for e in entries}.items()))
     names = [f"{label} {name}" for label, name in classes.items()]
@@ -320,7 +320,7 @@ def cost_table(groups: Groups) -> Table | None:
     return Table("What it costs", head, rows, caption) if rows else None
 
 
-def _cost_row(scene: str, amount: Amount, column: Column) -> list[str]:
+def _cost_row(scene: str, amount: LabelBudget, column: Column) -> list[str]:
     paper = _paper(scene, column.method, amount)
     count = _figure(paper, "parameters")
     times = [paper_seconds_text(_figure(paper, "seconds")), *map(seconds_text, (column.seconds, column.epoch_seconds))]
@@ -328,7 +328,7 @@ def _cost_row(scene: str, amount: Amount, column: Column) -> list[str]:
     return [column.title, column.trained, *times, *counts]
 
 
-def _ratio_row(scene: str, amount: Amount, large: Column, small: Column) -> list[str]:
+def _ratio_row(scene: str, amount: LabelBudget, large: Column, small: Column) -> list[str]:
     two = (large, small)
     papers = [_paper(scene, column.method, amount) for column in two]
     alike = len(large.epochs | small.epochs) == 1
@@ -350,7 +350,7 @@ def failed_table(records: Iterable[Record]) -> Table | None:
         [
             scene_title(record["scene"]),
             method_title(record["method"]),
-            Amount.of(record).short,
+            LabelBudget.of(record).short,
             str(record["seed"]),
             str(record.get("error") or "it left no figures"),
         ]

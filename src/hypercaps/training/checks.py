@@ -54,7 +54,7 @@ def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> No
         )
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
+def as_int(name: str, value: Any, least: int) -> int:
     """A parameter as a plain whole number, numpy's included; it may end in a model file."""
     try:
         number = operator.index(value)

@@ -78,9 +78,7 @@ def guide(whitening: PCAWhitening, spectra: npt.NDArray[np.float32]) -> Array:
     alive = variances > 1e-12 * variances.max()  # a dead band has what rounding left of it
     scale = np.where(alive, 1.0 / np.sqrt(np.where(alive, variances, 1.0)), 0.0)
     _, leading = linalg.eigh(covariance * scale[:, None] * scale)  # ascending
-    back = linalg.product(
-        spread[:, None] * vectors.T * scale, leading[:, -_COMPONENTS:]
-    )  # (C, 3)
+    back = linalg.product(spread[:, None] * vectors.T * scale, leading[:, -_COMPONENTS:])  # (C, 3)
     return linalg.product(spectra, back)
 
 
@@ -129,7 +127,7 @@ def flow(scores: npt.NDArray[np.floating], edges: csr_array, seeds: Indices, cla
     return found
 
 
-def bytes_to_flow(pixels: int, classes: int) -> int:
+def bytes_to_propagate(pixels: int, classes: int) -> int:
     """Memory that ``flow`` takes at its height: what is said and found, seven arrays to solve with, and the graph."""
     return 8 * pixels * (3 * classes + 7 * min(classes, _CLASSES_AT_ONCE) + 60)
 

@@ -84,7 +84,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Manner:
+class Augmentation:
     """What is done otherwise than in the paper; as it stands, nothing, and nothing is drawn for it."""
 
     symmetries: bool = False  # every patch is turned or reflected at random
@@ -133,12 +133,13 @@ def train(
     device: Device | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     sharing: Sharing | None = None,
-    manner: Manner | None = None,
+    augmentation: Augmentation | None = None,
     extra: Extra | None = None,
 ) -> History:
     """Train in place, on the ``device`` that the network is on.
 
-    The network ends with the weights of its (earliest) best validation epoch, or the last if the ``manner`` says so.
+    The network ends with the weights of its (earliest) best validation epoch, or the last with
+    ``augmentation.keep_last``.
 
     Without validation pixels the last epoch counts as the best. Ctrl-C after the first epoch ends the
     training and keeps the best so far. With ``semi_supervised``, every step also takes as many unlabelled patches as
@@ -147,12 +148,12 @@ def train(
     from 1, patches to learn from beside ``examples.train``.
     """
     order = Generator().manual_seed(seed)
-    manner = manner or Manner()
+    augmentation = augmentation or Augmentation()
     noise = np.random.default_rng(seed)
     device = device or Device()
     examples = examples.to(device.name)
     store = examples.store  # of this epoch
-    turns = symmetries(store.patch).to(device.name) if manner.symmetries else None
+    turns = symmetries(store.patch).to(device.name) if augmentation.symmetries else None
     highest = [group["lr"] for group in optimizer.param_groups]
 
     def step_loss(which: Tensor) -> Tensor:
@@ -202,11 +203,11 @@ def train(
                 learned = examples.train
                 if extra is not None:
                     learned = torch.cat([learned, extra(epoch).to(device.name)])
-                if manner.noise:
-                    store = examples.store.with_noise(learned, manner.noise, noise)
+                if augmentation.noise:
+                    store = examples.store.with_noise(learned, augmentation.noise, noise)
 
                 def step(number: int, batches: int, epoch: int = epoch) -> None:
-                    if manner.one_cycle:
+                    if augmentation.one_cycle:
                         share = one_cycle((epoch - 1) * batches + number, epochs * batches + 1)
                         for group, rate in zip(optimizer.param_groups, highest, strict=True):
                             group["lr"] = share * rate
@@ -232,7 +233,7 @@ def train(
         if not best_epoch:
             raise Interrupted("stopped before the first epoch ended: there is no model to keep") from None
         interrupted = True
-    if manner.keep_last and not interrupted:
+    if augmentation.keep_last and not interrupted:
         best_epoch = epochs
     else:
         network.load_state_dict(best_weights)
@@ -242,8 +243,8 @@ def train(
 def _scores(network: nn.Module, store: PatchStore, which: Tensor, turned: Tensor | None = None) -> Tensor:
     """Scores (B, n) of patches number ``which``; they are put together only for a network that needs it."""
     how = () if turned is None else (turned,)
-    if hasattr(network, "of_places"):
-        scores: Tensor = network.of_places(store.spectra, store.places(which, *how))  # type: ignore[operator]
+    if hasattr(network, "forward_indexed"):
+        scores: Tensor = network.forward_indexed(store.spectra, store.places(which, *how))  # type: ignore[operator]
     else:
         scores = network(store.gather(which, *how))
     return scores
@@ -287,7 +288,7 @@ def _count_right(network: nn.Module, examples: Examples, among: Tensor, batch_si
 
 def _most_at_once(network: nn.Module, batch_size: int) -> int:
     # Compiled kernels make their own small steps; for the others, what a pixel needs should stay near the cache.
-    return 8192 if hasattr(network, "of_places") and native.available() else min(INFERENCE_BATCH, batch_size)
+    return 8192 if hasattr(network, "forward_indexed") and native.available() else min(INFERENCE_BATCH, batch_size)
 
 
 def scores_of_all(network: nn.Module, store: PatchStore, batch_size: int) -> Tensor:

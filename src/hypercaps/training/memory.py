@@ -12,7 +12,7 @@ from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
 from hypercaps.errors import ModelError
 from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe
-from hypercaps.training.label_propagation import MOST_PIXELS, bytes_to_flow
+from hypercaps.training.label_propagation import MOST_PIXELS, bytes_to_propagate
 from hypercaps.training.loop import Loss, SemiSupervisedLoss
 
 
@@ -76,7 +76,7 @@ def check_memory(
     spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
     needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
     if around:
-        needed += spectra + bytes_to_flow(around, classes)  # the spectra with noise
+        needed += spectra + bytes_to_propagate(around, classes)  # the spectra with noise
     if training:
         # Each device has the weights and its part of a batch; they all map the same spectra.
         shape, batch = (patch, patch, scene.bands), -(-min(training["batch_size"], split.train.size) // devices)

@@ -31,7 +31,7 @@ def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int6
     return np.asarray(np.minimum(folded, period - folded))
 
 
-def stand_ins(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+def reflect_invalid(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     """Which place of a patch is read for each of its places: (N, D, D) validity -> (N, D*D), the centres being valid.
 
     Every valid place stands for itself. One without data is mirrored at the last valid pixel on the way to the patch's
@@ -134,7 +134,7 @@ class PatchStore:
         if not valid.all():
             seen = valid[places]  # (N, D*D)
             torn = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
-            standing = stand_ins(seen[torn].reshape(-1, patch, patch))
+            standing = reflect_invalid(seen[torn].reshape(-1, patch, patch))
             places[torn] = np.take_along_axis(places[torn], standing, axis=1)
         self._places = torch.from_numpy(places)
 

@@ -19,8 +19,8 @@ from hypercaps.compute import native
 from hypercaps.compute.devices import Device
 from hypercaps.errors import Interrupted
 from hypercaps.models.registry import SelfTraining, Stages
-from hypercaps.training import label_propagation as flow
-from hypercaps.training.loop import Examples, History, Loss, Manner, Progress, scores_of_all, train
+from hypercaps.training import label_propagation
+from hypercaps.training.loop import Augmentation, Examples, History, Loss, Progress, scores_of_all, train
 from hypercaps.training.preprocessing import PCAWhitening
 
 _SECOND_SEED = 1000  # is added to the seed of the first network
@@ -35,7 +35,7 @@ class Ground:
     whitening: PCAWhitening  # that the store's spectra went through
 
 
-def train_twice(
+def self_train(
     build: Callable[[int], nn.Module],
     loss_of: Loss,
     examples: Examples,
@@ -55,7 +55,7 @@ def train_twice(
     without validation pixels the first, whose training ended.
     """
     started = time.perf_counter()
-    manner = Manner(symmetries=True, noise=recipe.noise, one_cycle=True, keep_last=True)
+    augmentation = Augmentation(symmetries=True, noise=recipe.noise, one_cycle=True, keep_last=True)
     learned = len(examples.train)
     work = stages.first * learned, stages.second * (learned + stages.extra)
 
@@ -72,7 +72,7 @@ def train_twice(
             seed=own_seed,
             device=device,
             on_progress=None if on_progress is None else _counted_on(on_progress, number, stages, work),
-            manner=manner,
+            augmentation=augmentation,
             extra=extra,
         )
         return network, history
@@ -84,7 +84,7 @@ def train_twice(
         taught, trust = _taught(first, examples, ground, batch_size, device)
 
         def extra(epoch: int) -> Tensor:
-            drawn = flow.draw(trust, stages.extra, np.random.default_rng((seed, epoch)))
+            drawn = label_propagation.draw(trust, stages.extra, np.random.default_rng((seed, epoch)))
             return examples.unlabelled[torch.from_numpy(drawn)]
 
         second, after = stage(2, taught, extra)
@@ -107,10 +107,12 @@ def _taught(
     with device.arithmetic(), native.cores_for(network):
         scores = scores_of_all(network, examples.store.to(device.name), batch_size).numpy()
     store = examples.store
-    guide = flow.guide(ground.whitening, store.spectra.index_select(0, store.centres()).numpy())
-    edges = flow.laplacian(ground.pixels, ground.cols, guide)
+    guide = label_propagation.guide(ground.whitening, store.spectra.index_select(0, store.centres()).numpy())
+    edges = label_propagation.laplacian(ground.pixels, ground.cols, guide)
     seeds = examples.train.numpy()
-    labels = flow.pseudo_labels(flow.flow(scores, edges, seeds, examples.targets[examples.train].numpy()))
+    labels = label_propagation.pseudo_labels(
+        label_propagation.flow(scores, edges, seeds, examples.targets[examples.train].numpy())
+    )
     # Only unlabelled pixels get the flow's class: a validation pixel that taught could not say how good the network is.
     targets = torch.cat([examples.targets, torch.from_numpy(labels.classes[len(examples.targets) :])])
     return replace(examples, targets=targets), labels.trust[examples.unlabelled.numpy()]

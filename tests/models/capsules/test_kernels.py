@@ -195,9 +195,9 @@ def test_patches_need_not_be_put_together() -> None:
     places = torch.randint(50, (9, 9), dtype=torch.int32, generator=torch.Generator().manual_seed(2))
     patches = spectra[places.long()].view(9, 3, 3, 60)
     with torch.no_grad():
-        assert torch.equal(network.of_places(spectra, places), network(patches))
+        assert torch.equal(network.forward_indexed(spectra, places), network(patches))
         together, where = as_places(patches)
-        assert torch.equal(network.of_places(together, where), network(patches))
+        assert torch.equal(network.forward_indexed(together, where), network(patches))
 
 
 def test_couplings_far_apart_stay_finite(variant: str) -> None:
@@ -228,9 +228,9 @@ def test_places_beyond_the_spectra_are_refused(place: int) -> None:
     places = torch.zeros(2, 9, dtype=torch.int32)
     places[1, 4] = place
     with pytest.raises(ModelError, match="beyond the 50 spectra"):
-        ConvCapsNet(60, 5, patch=3).of_places(torch.zeros(50, 60), places)
+        ConvCapsNet(60, 5, patch=3).forward_indexed(torch.zeros(50, 60), places)
     with pytest.raises(ModelError, match="are expected"):
-        ConvCapsNet(60, 5, patch=3).of_places(torch.zeros(50, 60), places.long())
+        ConvCapsNet(60, 5, patch=3).forward_indexed(torch.zeros(50, 60), places.long())
 
 
 @pytest.mark.parametrize(("capsules", "iterations"), [(6, 3), (4, 0)])

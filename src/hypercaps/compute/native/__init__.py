@@ -187,8 +187,8 @@ def torch_on_one_thread() -> Iterator[None]:
 
 
 def cores_for(network: object) -> AbstractContextManager[None]:
-    """``torch_on_one_thread`` for a network of whose work the kernels do nearly all (it has ``of_places``)."""
-    return torch_on_one_thread() if hasattr(network, "of_places") and available() else nullcontext()
+    """``torch_on_one_thread`` for a network of whose work the kernels do nearly all (it has ``forward_indexed``)."""
+    return torch_on_one_thread() if hasattr(network, "forward_indexed") and available() else nullcontext()
 
 
 def run(name: str, *arguments: Any) -> None:

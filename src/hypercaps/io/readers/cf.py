@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hypercaps.errors import SceneError, tell
 from hypercaps.io.arrays import StoredArray
-from hypercaps.io.raster import Bands, Bools, Floats, StoredRaster, Taken, is_wavelength_unit, nm_per_unit
+from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, is_wavelength_unit, nm_per_unit
 from hypercaps.io.readers.georeference import georeference
 from hypercaps.io.readers.variables import Variable, find, picked, span
 
@@ -236,7 +236,7 @@ class _Packing:
         return valid
 
 
-def _taker(variable: Variable, axes: Axes, packing: _Packing) -> Callable[[slice, slice, Bands], Taken]:
+def _taker(variable: Variable, axes: Axes, packing: _Packing) -> Callable[[slice, slice, Bands], RawWindow]:
     order = [axes.row, axes.col] if axes.band is None else [axes.row, axes.col, axes.band]
     rest = tuple(axis for axis in range(len(variable.shape)) if axis not in order)
 
@@ -244,7 +244,7 @@ def _taker(variable: Variable, axes: Axes, packing: _Packing) -> Callable[[slice
         array = array.transpose(*order, *rest).reshape(*(array.shape[axis] for axis in order), -1)
         return picked(array[..., 0], bands, axis=2) if len(order) == 3 else array  # (h, w, bands)
 
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+    def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
         window = [slice(0, 1)] * len(variable.shape)
         window[axes.row], window[axes.col] = rows, cols
         if axes.band is not None:
@@ -256,7 +256,7 @@ def _taker(variable: Variable, axes: Axes, packing: _Packing) -> Callable[[slice
         if part.written is not None:
             written = arranged(part.written, bands)
             valid = written if valid is None else valid & written
-        return Taken(stored, valid)
+        return RawWindow(stored, valid)
 
     return take
 

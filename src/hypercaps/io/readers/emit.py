@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypercaps.data.scene import Affine, Lookup
 from hypercaps.errors import SceneError, tell
 from hypercaps.io.arrays import StoredArray
-from hypercaps.io.raster import Bands, Floats, StoredRaster, Taken, nm_per_unit
+from hypercaps.io.raster import Bands, Floats, RawWindow, StoredRaster, nm_per_unit
 from hypercaps.io.readers.georeference import crs_of_text
 from hypercaps.io.readers.hdf5 import Hdf5
 from hypercaps.io.readers.variables import Variable, picked, span
@@ -79,11 +79,11 @@ def _of_bands(file: Hdf5, cube: Variable, name: str) -> Floats | None:
     return values.astype(np.float64)
 
 
-def _taker(cube: Variable, nodata: float) -> Callable[[slice, slice, Bands], Taken]:
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+def _taker(cube: Variable, nodata: float) -> Callable[[slice, slice, Bands], RawWindow]:
+    def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
         stored = picked(cube.take((rows, cols, span(bands))).stored, bands, axis=2)
         # -9999 is what EMIT writes, whatever a file gives as its fill value.
-        return Taken(stored, None if nodata == _FILL else stored != _FILL)
+        return RawWindow(stored, None if nodata == _FILL else stored != _FILL)
 
     return take
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import SceneError
-from hypercaps.io.raster import Bands, Taken
+from hypercaps.io.raster import Bands, RawWindow
 
 Places = npt.NDArray[np.intp]
 
@@ -26,7 +26,7 @@ _CHUNK = 1 << 20  # bytes read at once where there are gaps in them
 
 def window_taker(
     path: Path, dtype: np.dtype[Any], offset: int, shape: tuple[int, int, int], layout: tuple[int, int, int]
-) -> Callable[[slice, slice, Bands], Taken]:
+) -> Callable[[slice, slice, Bands], RawWindow]:
     """Reads windows of a raster of ``shape`` (rows, columns, bands); ``layout``: its axes in the file, slowest first.
 
     The file is opened anew for every window, so that any thread and any process may read.
@@ -34,10 +34,10 @@ def window_taker(
     numbers = _Numbers(path, dtype, offset, (shape[layout[0]], shape[layout[1]], shape[layout[2]]))
     back = tuple(layout.index(axis) for axis in range(3))  # from the file's order to (rows, columns, bands)
 
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+    def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
         wanted = (np.arange(rows.start, rows.stop), np.arange(cols.start, cols.stop), np.asarray(bands))
         stored = numbers.read(*(wanted[axis] for axis in layout))
-        return Taken(stored.transpose(back), None)
+        return RawWindow(stored.transpose(back), None)
 
     return take
 

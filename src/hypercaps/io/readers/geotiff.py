@@ -22,7 +22,7 @@ from rasterio.windows import Window as RasterWindow
 from hypercaps.data.labels import Rgb
 from hypercaps.data.scene import Affine
 from hypercaps.errors import SceneError, tell
-from hypercaps.io.raster import Bands, StoredRaster, Taken, ranges
+from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags
 from hypercaps.io.readers.tiff_check import Blocks, check_tiff
 from hypercaps.io.xml import read_xml
@@ -142,8 +142,8 @@ def _masks(of_bands: list[list[MaskFlags]]) -> Masks:
 
 def _taker(
     source: Path | str, indexes: list[int], masks: Masks, blocks: Blocks | None
-) -> Callable[[slice, slice, Bands], Taken]:
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+) -> Callable[[slice, slice, Bands], RawWindow]:
+    def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
         wanted = [indexes[band] for band in bands]
         window = RasterWindow.from_slices(rows, cols)
         if blocks is not None:
@@ -151,9 +151,9 @@ def _taker(
         with _opened(source) as dataset:
             stored = np.moveaxis(dataset.read(wanted, window=window), 0, -1)  # (h, w, bands)
             if masks == "none":
-                return Taken(stored, None)
+                return RawWindow(stored, None)
             masked = dataset.read_masks(wanted[:1] if masks == "one" else wanted, window=window)
-            return Taken(stored, np.moveaxis(masked, 0, -1) > 0)
+            return RawWindow(stored, np.moveaxis(masked, 0, -1) > 0)
 
     return take
 

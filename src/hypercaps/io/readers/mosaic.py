@@ -12,7 +12,7 @@ from rasterio.crs import CRS
 
 from hypercaps.data.window import Window
 from hypercaps.errors import SceneError, tell
-from hypercaps.io.raster import Bands, Bools, StoredRaster, Taken
+from hypercaps.io.raster import Bands, Bools, RawWindow, StoredRaster
 
 _SAME = 0.01  # pixels: a tile that is off the grid by less is on it, written with other digits
 _SAME_NM = 0.5  # nm: wavelengths that differ by less are those of one sensor
@@ -80,7 +80,7 @@ class _Parts(NamedTuple):
     one_scale: bool  # False: numbers are brought to physical units here
     zero_is_nothing: bool
 
-    def take(self, rows: slice, cols: slice, bands: Bands) -> Taken:
+    def take(self, rows: slice, cols: slice, bands: Bands) -> RawWindow:
         shape = (rows.stop - rows.start, cols.stop - cols.start, len(bands))
         stored, valid = np.zeros(shape, dtype=self.dtype), np.zeros(shape, dtype=bool)
         for tile, at in zip(self.tiles, self.windows, strict=True):
@@ -95,7 +95,7 @@ class _Parts(NamedTuple):
             # A pixel that is whole replaces one that lacks bands; one that lacks some is better than none.
             wanted = ~valid[here].all(axis=2) & (defined.all(axis=2) | ~valid[here].any(axis=2))
             stored[here][wanted], valid[here][wanted] = values[wanted], defined[wanted]
-        return Taken(stored, valid)
+        return RawWindow(stored, valid)
 
     def _read(self, tile: StoredRaster, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         values, defined = tile.defined(rows, cols, bands)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hypercaps.data.scene import Affine
 from hypercaps.errors import SceneError, tell
 from hypercaps.io.arrays import StoredArray
-from hypercaps.io.raster import Bands, Bools, Floats, StoredRaster, Taken, ranges
+from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.georeference import crs_of_text
 from hypercaps.io.readers.hdf5 import Hdf5
 from hypercaps.io.readers.variables import Variable, picked, span
@@ -152,11 +152,11 @@ def _good_bands(vnir: _Detector, detector: _Detector) -> Bools:
     return good
 
 
-def _taker(vnir: _Detector, swir: _Detector, order: npt.NDArray[np.intp]) -> Callable[[slice, slice, Bands], Taken]:
+def _taker(vnir: _Detector, swir: _Detector, order: npt.NDArray[np.intp]) -> Callable[[slice, slice, Bands], RawWindow]:
     first_swir = int(vnir.there.sum())
     stored_at = [np.flatnonzero(detector.there) for detector in (vnir, swir)]  # bands there -> bands of the cube
 
-    def take(rows: slice, cols: slice, bands: Bands) -> Taken:
+    def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
         joined = order[bands]
         shape = (rows.stop - rows.start, cols.stop - cols.start, bands.size)
         stored, valid = np.zeros(shape, dtype=np.uint16), np.ones(shape, dtype=bool)
@@ -172,7 +172,7 @@ def _taker(vnir: _Detector, swir: _Detector, order: npt.NDArray[np.intp]) -> Cal
                 errors = _window(detector.errors, rows, cols, places[at])
                 valid[:, :, here] = np.isin(errors, (_RIGHT, _NEGATIVE, _SATURATED))
         valid &= seen.any(axis=2, keepdims=True)
-        return Taken(stored, valid)
+        return RawWindow(stored, valid)
 
     return take
 
