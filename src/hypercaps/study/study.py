@@ -10,13 +10,12 @@ from pathlib import Path
 from hypercaps.cluster.pool import Cluster
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
-from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.write import explained
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import Study
 from hypercaps.study.records import Record, StudyFolder, succeeded
 from hypercaps.study.remote import do_runs_on
-from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished
+from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished, open_place
 
 
 @dataclass(frozen=True)
@@ -107,14 +106,11 @@ def _prepare(out: Path) -> None:
 
 
 def _data_of(study: Study, progress: ProgressMaker | None) -> tuple[dict[str, str], dict[str, str]]:
-    """A fingerprint of each scene that can be had, and why the others can't; public ones are downloaded if need be."""
+    """Fingerprints of the scenes and labels that can be opened, and why the others can't, by the scenes' names."""
     data, missing = {}, {}
     for place in study.scenes:
         try:
-            labels = open_labels(place.labels, progress=progress)
-            scene = open_scene(place.cube, progress=progress)
-            labels.check_fits(scene)
-            data[place.name] = data_digest(scene, labels)
+            data[place.name] = data_digest(*open_place(place, progress))
         except HypercapsError as error:
             missing[place.name] = str(error)
     return data, missing
