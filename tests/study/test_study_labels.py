@@ -60,4 +60,5 @@ def test_labels_that_cant_be_opened_make_their_scene_missing(folder: Path) -> No
     study = folder / "polygons.toml"
     study.write_text(study.read_text().replace('"kind"', '"sort"'))
     result = run(folder, "polygons")
+    assert result.exit_code == 2, result.output
     assert "Missing polygons" in result.output and "sort" in result.output, result.output

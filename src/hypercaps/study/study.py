@@ -40,6 +40,11 @@ class StudyResult:
     missing: dict[str, str]  # scenes that can't, and why
     files: list[Path]
 
+    @property
+    def succeeded(self) -> int:
+        """Runs that have a result, from this call or an earlier one, of the scenes that could be opened."""
+        return self.done_before + self.done_now - self.failed
+
 
 def run_study(
     study: Study,
