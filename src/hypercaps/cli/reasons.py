@@ -20,7 +20,6 @@ from hypercaps.arguments import (
     SceneArg,
     Threads,
     Wavelengths,
-    input_files,
     memory_bytes,
     set_threads,
     with_bands_of,
@@ -60,6 +59,7 @@ def explain(
     from hypercaps import bars, terminal
     from hypercaps.classifier import load_model
     from hypercaps.explain import explain_at, explain_class, find_class
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_scene
     from hypercaps.io.write import check_output, write_files
 
@@ -68,7 +68,7 @@ def explain(
     taken = input_files(model, scene, wavelengths)
     if out is not None:
         check_output(out, {".png"}, inputs=taken)
-        taken += input_files(out)
+        taken.append(out)
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=taken)
     if at is None and class_name is None:
@@ -140,6 +140,7 @@ def suggest(
     """
     from hypercaps import bars
     from hypercaps.classifier import load_model
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_labels, open_mask, open_scene
     from hypercaps.io.points import SUFFIXES, check_placed, write_points
     from hypercaps.io.write import check_output

@@ -109,6 +109,7 @@ def train(
     Ctrl-C ends the training early and keeps the best model so far.
     """
     from hypercaps import bars, terminal
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.mapfiles import MapFiles, check_share
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.runfolder import RunFolder
@@ -127,7 +128,7 @@ def train(
         check_share(option, value)
         if value is not None and not with_map:
             raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
-    RunFolder(out, force=force).check()
+    RunFolder(out, force=force).check(input_files(scene, *(labels or ()), split_file, mask, wavelengths))
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     given = open_split(split_file, truth) if split_file else None
     only = open_mask(mask, cube) if mask else None
