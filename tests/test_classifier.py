@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError
 
 from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, split_by_share
 from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
+from hypercaps.inference.metrics import Scores
+from hypercaps.inference.model import TrainedModel
 from support.scenes import QUICK, make_cube
 
 
@@ -31,6 +33,25 @@ def test_what_is_learned_ends_in_an_underscore(trained: ConvCapsClassifier) -> N
     assert [record.stage for record in trained.history_] == [1] * 8 + [2] * 6
     assert trained.scores_.n_test == trained.split_.test.size
     assert trained.history_.records[-1].loss < trained.history_.records[0].loss
+
+
+def test_fit_never_changes_a_model_once_it_is_built(
+    made: tuple[Scene, Labels], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = ConvCapsClassifier.evaluate
+    evaluated: list[TrainedModel] = []
+
+    def remember(classifier: ConvCapsClassifier, *args: object) -> Scores:
+        evaluated.append(classifier.model_)
+        return evaluate(classifier, *args)
+
+    monkeypatch.setattr(ConvCapsClassifier, "evaluate", remember)
+    classifier = ConvCapsClassifier(method="rbf-svm").fit(*made)
+    [before] = evaluated
+    assert before.scores == {} and before is not classifier.model_
+    scores = classifier.scores_
+    assert classifier.model_.scores == {"oa": scores.oa, "aa": scores.aa, "kappa": scores.kappa}
+    assert classifier.model_.network is before.network and classifier.model_.calibration is before.calibration
 
 
 def test_lengths_and_classes_agree(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:

@@ -210,7 +210,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.model_ = replace(self.model_, calibration=calibration)
         if evaluate:
             self.scores_: Scores = self.evaluate(scene, labels, split)
-            self.model_.scores.update(oa=self.scores_.oa, aa=self.scores_.aa, kappa=self.scores_.kappa)
+            scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
+            self.model_ = replace(self.model_, scores=scores)
         return self
 
     def _patch(self) -> int:

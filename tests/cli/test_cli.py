@@ -464,6 +464,66 @@ def test_results_never_replace_inputs(run: tuple[Path, Path, Path, Result], tmp_
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_results_never_replace_the_wavelengths(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, labels, out, _ = run
+    model, waves = out / "model.safetensors", tmp_path / "w.tif"  # a map's name must end so
+    waves.write_text("\n".join(str(400 + 10 * band) for band in range(26)))
+    picture, points = tmp_path / "w.png", tmp_path / "w.csv"
+    for other in (picture, points):
+        other.write_bytes(waves.read_bytes())
+    for command, option, target in (
+        (("evaluate", model, cube, labels), "--json", waves),
+        (("explain", model, cube, "--at", "3,3"), "--json", waves),
+        (("explain", model, cube, "--at", "3,3"), "--out", picture),
+        (("suggest", model, cube), "--out", points),
+        (("map", model, cube), "--out", waves),
+        (("map", model, cube, "--out", tmp_path / "m.tif"), "--confidence", waves),
+    ):
+        before = target.read_bytes()
+        refused(hypercaps(*command, "--wavelengths", target, option, target), "is an input: give the result a name")
+        assert target.read_bytes() == before
+    assert not (tmp_path / "m.tif").exists()
+
+
+def test_results_never_replace_what_lies_beside_an_input(
+    run: tuple[Path, Path, Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = run[2] / "model.safetensors"
+    cube, labels = make_cube()
+    cube.tofile(tmp_path / "cube.img")
+    (tmp_path / "cube.hdr").write_text(
+        "ENVI\nsamples = 36\nlines = 36\nbands = 26\ndata type = 4\ninterleave = bip\nbyte order = 0\n"
+    )
+    (tmp_path / "tiles.txt").write_text("cube.img\n")
+    np.save(tmp_path / "gt.npy", labels)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for scene, target in (
+        (tmp_path / "cube.img", "cube.hdr"),
+        (tmp_path / "cube.hdr", "cube.img"),
+        (f"@{tmp_path / 'tiles.txt'}", "tiles.txt"),
+        (f"@{tmp_path / 'tiles.txt'}", "cube.hdr"),
+    ):
+        result = hypercaps("evaluate", model, scene, tmp_path / "gt.npy", "--json", tmp_path / target)
+        refused(result, "is an input: give the result a name")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "PaviaU.mat").write_text("a public scene")
+    monkeypatch.setenv("HYPERCAPS_DATA", str(tmp_path / "data"))
+    public = hypercaps("evaluate", model, "pavia-university", "--json", tmp_path / "data" / "PaviaU.mat")
+    refused(public, "is an input: give the result a name")
+
+
+def test_a_forced_run_never_replaces_its_inputs(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, labels, first, _ = run
+    out = tmp_path / "out"
+    shutil.copytree(first, out)
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    train = ("train", cube, labels, "--out", out, "--force", "--epochs", 1)
+    refused(hypercaps(*train, "--split-file", out / "split.npz"), "split.npz is an input", "choose another folder")
+    refused(hypercaps(*train, "--mask", out / "map.tif"), "map.tif is an input and would be replaced")
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+
+
 def test_map_and_confidence_come_together_or_not_at_all(
     run: tuple[Path, Path, Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

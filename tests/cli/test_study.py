@@ -116,10 +116,31 @@ def test_scenes_that_are_missing_are_said(files: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HYPERCAPS_MIRROR", "http://127.0.0.1:9")  # nobody listens there
     out = files / "out"
     result = hypercaps("study", "paper-small", "--out", out, "--scenes", "salinas-a", "--repeats", 1)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
+    assert "Error: no run could be done: no scene of the study could be opened (salinas-a)" in result.stderr
     assert "Missing salinas-a" in result.output and "Missing scenes: salinas-a" in result.output
     assert json.loads((out / "results.json").read_text()) == []
     assert "salinas-a" in (out / "results.md").read_text()
+
+
+def test_the_exit_code_of_a_study_without_any_result(files: Path) -> None:
+    study, out = files / "mine.toml", files / "out"
+    study.write_text(study.read_text().replace("[methods.convcapsnet]\nepochs = 1\n", "[methods.3d-cnn]\n"))
+    failed = hypercaps("study", study, "--out", out, "--methods", "3d-cnn")  # the scene has too few bands for it
+    assert failed.exit_code == 1 and "Traceback" not in failed.output, failed.output
+    assert failed.stderr == "Error: no run succeeded: all 1 that were tried failed\n"
+    assert "Failed runs: 1" in failed.output
+    assert hypercaps("study", study, "--out", out, "--budget", 1e-9).exit_code == 0  # all is left for later
+    assert hypercaps("study", study, "--out", out).exit_code == 0  # one of two has a result
+    scenes = '{ name = "mine", cube = "cube.npy", labels = "labels.npy" }'
+    study.write_text(
+        study.read_text().replace(scenes, f'{scenes}, {{ name = "gone", cube = "a.npy", labels = "b.npy" }}')
+    )
+    assert hypercaps("study", study, "--out", out).exit_code == 0
+    missing = hypercaps("study", study, "--out", out, "--scenes", "gone")
+    assert missing.exit_code == 2 and "could be opened (gone)" in missing.stderr
+    partly = hypercaps("study", study, "--out", files / "other", "--methods", "3d-cnn")
+    assert partly.exit_code == 1 and "Missing scenes: gone" in partly.output
 
 
 def test_a_study_that_cant_be_is_refused_in_a_sentence(files: Path) -> None:

@@ -49,6 +49,7 @@ from hypercaps.study.study import run_study
 from hypercaps.training.preprocessing import PREPROCESSINGS
 from support.cluster_work import die, double, double_or_work, fail, wait_and_return
 from support.scenes import make_cube
+from support.vectors import write_scene_and_labels
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 
@@ -423,6 +424,23 @@ def test_a_study_by_a_cluster_has_the_same_results(
     assert again.exit_code == 0 and "2 runs, 1 of them done before" in again.output, again.output
     both = hypercaps("study", "made.toml", "--out", tmp_path / "x", "--cluster", address, "--workers", 2)
     assert both.exit_code == 2 and "--cluster and --workers were both given" in both.output
+
+
+def test_a_cluster_opens_a_studys_labels_as_this_machine_does(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_scene_and_labels(tmp_path)
+    (tmp_path / "made.toml").write_text(
+        'scenes = [{ name = "polygons", cube = "scene.tif", labels = "fields.gpkg", class_field = "kind" },'
+        ' { name = "coarse", cube = "scene.tif", labels = "coarse.tif" }]\ntrain_shares = [0.1]\n[methods.rbf-svm]\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(DataWarning, match="the nearest label of a pixel is taken"):
+        result = run_study(open_study("made.toml"), tmp_path / "out", cluster=cluster)
+    assert (result.done_now, result.failed, result.left, result.missing) == (2, 0, 0, {})
+    records = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {record["scene"]: record["error"] for record in records} == {"polygons": None, "coarse": None}
+    assert all(record["oa"] > 90 for record in records)
 
 
 def test_a_study_by_a_cluster_keeps_to_its_budget(cluster: Cluster, study: Study, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small vector files to test with."""
+"""Small georeferenced files to test with: vectors, and a scene with labels of several kinds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyogrio
+import rasterio
 import shapely
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Affine, Scene
+from support.scenes import make_cube
 
 DRIVERS = {"gpkg": "GPKG", "geojson": "GeoJSON", "shp": "ESRI Shapefile", "fgb": "FlatGeobuf"}
 GRID: Affine = (10.0, 0.0, 366000.0, 0.0, -10.0, 5809600.0)
@@ -65,3 +67,26 @@ def write(
             **options,
         )  # fmt: skip
     return path
+
+
+def write_raster(path: Path, bands: np.ndarray, grid: Affine = GRID) -> None:
+    """Write an array (bands, rows, columns) as a GeoTIFF on ``grid``."""
+    count, height, width = bands.shape
+    with rasterio.open(
+        path, "w", driver="GTiff", width=width, height=height, count=count, dtype=bands.dtype, crs="EPSG:32633",
+        transform=rasterio.Affine(*grid),
+    ) as file:  # fmt: skip
+        file.write(bands)
+
+
+def write_scene_and_labels(folder: Path) -> None:
+    """Write scene.tif (36 x 36 pixels of 10 m), its labels as polygons (fields.gpkg) and in 20 m pixels (coarse.tif).
+
+    The scene has three vertical stripes, one for each class; the polygons name theirs in the field ``kind``.
+    """
+    cube, _ = make_cube()
+    write_raster(folder / "scene.tif", np.moveaxis(cube, -1, 0))
+    stripes = [shapely.box(12 * k + 1, 1, 12 * k + 11, 35) for k in range(3)]
+    write(folder / "fields.gpkg", stripes, {"kind": KINDS, "owner": ["a", "b", "b"]})
+    coarse = np.repeat(np.arange(1, 4, dtype=np.uint8), 6) * np.ones((18, 1), np.uint8)  # (18, 18)
+    write_raster(folder / "coarse.tif", coarse[None], (20.0, 0.0, GRID[2], 0.0, -20.0, GRID[5]))

@@ -25,7 +25,6 @@ from hypercaps.cli.options import (
     SplitOption,
     Threads,
     Wavelengths,
-    input_files,
     open_both,
     refuse_together,
     refuse_without,
@@ -70,6 +69,7 @@ def evaluate(
     those of --split-file.
     """
     from hypercaps.cli import progress, tables
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_scene, open_split
     from hypercaps.io.writers.atomic import check_output
 
@@ -79,7 +79,7 @@ def evaluate(
         refuse_without(ctx, "block", "--both")
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
-        check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file))
+        check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file, wavelengths))
     open_scene(  # refused, if it must be, before torch takes its memory
         scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress.download_bar(console)
     )

@@ -22,7 +22,6 @@ from hypercaps.cli.options import (
     SceneArg,
     Threads,
     Wavelengths,
-    input_files,
     memory_bytes,
     set_threads,
     with_bands_of,
@@ -60,6 +59,7 @@ def explain(
     from hypercaps.classifier import load_model
     from hypercaps.cli import progress, tables
     from hypercaps.inference.explain import explain_at, explain_class, find_class
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_scene
     from hypercaps.io.writers.atomic import check_output, write_files
 
@@ -68,7 +68,7 @@ def explain(
     taken = input_files(model, scene, wavelengths)
     if out is not None:
         check_output(out, {".png"}, inputs=taken)
-        taken += input_files(out)
+        taken.append(out)
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=taken)
     if at is None and class_name is None:
@@ -142,6 +142,7 @@ def suggest(
     from hypercaps.cli import progress
     from hypercaps.data.tiling import plan_windows
     from hypercaps.inference.suggest import suggest as choose
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_labels, open_mask, open_scene
     from hypercaps.io.writers.atomic import check_output
     from hypercaps.io.writers.points import SUFFIXES, check_placed, write_points

@@ -27,7 +27,6 @@ from hypercaps.cli.options import (
     Threads,
     Wavelengths,
     cluster_of,
-    input_files,
     memory_bytes,
     refuse_together,
     set_threads,
@@ -73,6 +72,7 @@ def map_(
     the map is whole.
     """
     from hypercaps.cli import progress
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_mask, open_scene
     from hypercaps.io.writers.atomic import check_output, file_sha256
     from hypercaps.io.writers.map_files import MapFiles
@@ -93,7 +93,8 @@ def map_(
     )
     taken = input_files(model, scene, mask)
     taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
-    for path in files.possible():
+    taken += input_files(wavelengths)
+    for path in (*files.possible(), files.partial):
         rasters = {".tif", ".tiff"} if path in (out, confidence, probabilities, files.sets) else set()
         check_output(path, rasters | {".png"} if path == out else rasters, inputs=taken)
         taken.append(path)

@@ -185,13 +185,6 @@ def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
     return scene
 
 
-def input_files(*given: str | Path | None) -> list[Path]:
-    """The files that are named by arguments, tiles and those with :KEY too, to keep results from replacing them."""
-    from hypercaps.io.paths import files_in
-
-    return [path for named in given if named is not None for path in files_in(named)]
-
-
 def cluster_of(
     address: str | None, workers: int = 1, threads: int | None = None
 ) -> AbstractContextManager[Cluster | None]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.messages import console_out, plain, say
 from hypercaps.cli.options import ClusterOption, Debug, cluster_of, command_line, listed, refuse_together
 from hypercaps.errors import StudyError
+
+if TYPE_CHECKING:
+    from hypercaps.study.plan import Study
+    from hypercaps.study.study import StudyResult
 
 
 @app.command(epilog="Example:  hypercaps study quick --out studies/quick")
@@ -42,7 +46,8 @@ def study(
     """Run methods x scenes x label shares x seeds, and set the results beside the paper's.
 
     Writes results.json, results.csv, results.md and results.html into DIR. Every finished run is kept: a study that
-    was stopped or killed goes on where it was. A run that fails is listed and does not stop the others.
+    was stopped or killed goes on where it was. A run that fails is listed and does not stop the others. The exit code
+    is 1 if every run failed, and 2 if no scene could be opened.
     """
     from hypercaps.cli import progress, tables
     from hypercaps.study.plan import open_study
@@ -71,3 +76,18 @@ def study(
         console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
         raise typer.Exit(130) from None
     tables.print_study(console, out, result)
+    _check_any_succeeded(plan, result)
+
+
+def _check_any_succeeded(plan: Study, result: StudyResult) -> None:
+    """End with an exit code other than 0 if no run has a result; runs that the budget left for later are no failure."""
+    if result.succeeded:
+        return
+    if len(result.missing) == len(plan.scenes):
+        names = ", ".join(result.missing)
+        raise StudyError(
+            f"no run could be done: no scene of the study could be opened ({names}), for the reasons above"
+        )
+    if result.failed:
+        say(f"[bold red]Error:[/] no run succeeded: all {result.failed} that were tried failed")
+        raise typer.Exit(1)

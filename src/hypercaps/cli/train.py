@@ -110,6 +110,7 @@ def train(
     """
     from hypercaps.cli import progress, tables
     from hypercaps.data.splits import check_kind
+    from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_mask, open_split
     from hypercaps.io.writers.map_files import MapFiles, check_share
     from hypercaps.io.writers.run_folder import RunFolder
@@ -127,7 +128,7 @@ def train(
         check_share(option, value)
         if value is not None and not with_map:
             raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
-    RunFolder(out, force=force).check()
+    RunFolder(out, force=force).check(input_files(scene, *(labels or ()), split_file, mask, wavelengths))
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     given = open_split(split_file, truth) if split_file else None
     only = open_mask(mask, cube) if mask else None

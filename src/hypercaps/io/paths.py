@@ -60,12 +60,14 @@ def tiles_in(named: Named, error: type[HypercapsError]) -> list[str | Path] | No
 
 
 def files_in(named: Named) -> list[Path]:
-    """Every file that is named, also with :KEY, where it exists or not."""
+    """Every file that is named, also with :KEY, whether it exists or not; a list of tiles (@FILE) and its tiles."""
     try:
         tiles = tiles_in(named, HypercapsError)
     except HypercapsError:
         tiles = None
     specs = [str(tile) for tile in ([named] if tiles is None else tiles)]
+    if isinstance(named, str | Path) and str(named).startswith("@"):
+        specs.append(str(named)[1:])
     return [Path(spec).expanduser() for text in specs for spec in (text, text.rpartition(":")[0]) if spec]
 
 

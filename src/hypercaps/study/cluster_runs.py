@@ -10,7 +10,16 @@ from hypercaps.errors import ClusterError, HypercapsError
 from hypercaps.io.paths import absolute
 from hypercaps.study.plan import Setting
 from hypercaps.study.records import Classified, Record, StudyFolder
-from hypercaps.study.runs import OnDone, Opened, attempt_run, blank_record, data_digest, keep_run, open_place, over
+from hypercaps.study.runs import (
+    OnDone,
+    Opened,
+    attempt_run,
+    blank_record,
+    data_digest,
+    keep_run,
+    open_once,
+    over,
+)
 from hypercaps.training.loop import Progress
 
 
@@ -74,7 +83,7 @@ def _what_is_wrong(run: _Run, opened: Opened) -> str | None:
     """Why this worker can't do a run; before it trains for an hour."""
     place = run.setting.scene
     try:
-        if data_digest(*open_place(place, opened)) == run.data:
+        if data_digest(*open_once(place, opened)) == run.data:
             return None
     except HypercapsError as error:
         return f"can't open scene {place.name!r}: {error}"

@@ -23,6 +23,7 @@ from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split, split_blocks, split_per_class
 from hypercaps.errors import DataWarning, HypercapsError, Interrupted
 from hypercaps.inference.metrics import score
+from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.models.registry import Recipe, get_method
 from hypercaps.study.plan import ScenePlace, Setting
@@ -85,7 +86,7 @@ def attempt_run(
     """One run: train, classify every labelled pixel, score the test pixels; whatever goes wrong is in its record."""
     record, classified = blank_record(setting), None
     try:
-        scene, labels = open_place(setting.scene, opened)
+        scene, labels = open_once(setting.scene, opened)
         record["data"] = data_digest(scene, labels)
         figures, classified = _train_and_score(setting, scene, labels, deadline, on_progress)
         record |= figures
@@ -213,10 +214,20 @@ def blank_record(setting: Setting) -> Record:
     }
 
 
-def open_place(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
+def open_place(place: ScenePlace, progress: ProgressMaker | None = None) -> tuple[Scene, Labels]:
+    """Open a scene of a study and its labels, brought onto the scene's grid; a public scene is downloaded if needed."""
+    scene = open_scene(place.cube, progress=progress)
+    labels = open_labels(place.labels, scene=scene, class_field=place.class_field, progress=progress)
+    labels.check_fits(scene)
+    return scene, labels
+
+
+def open_once(place: ScenePlace, opened: Opened) -> tuple[Scene, Labels]:
+    """Open a scene of a study and its labels, or take them from ``opened``, where they are then kept."""
     if place not in opened:
-        scene = open_scene(place.cube)
-        opened[place] = scene, open_labels(place.labels, scene=scene, class_field=place.class_field)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # shown once, when the study starts
+            opened[place] = open_place(place)
     return opened[place]
 
 

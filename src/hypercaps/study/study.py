@@ -10,13 +10,12 @@ from pathlib import Path
 from hypercaps.compute.cluster.pool import Cluster
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
-from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.writers.atomic import explained
 from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import Study
 from hypercaps.study.records import Record, StudyFolder, succeeded
-from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished
+from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished, open_place
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,11 @@ class StudyResult:
     left: int  # of the scenes that can be had
     missing: dict[str, str]  # scenes that can't, and why
     files: list[Path]
+
+    @property
+    def succeeded(self) -> int:
+        """Runs that have a result, from this call or an earlier one, of the scenes that could be opened."""
+        return self.done_before + self.done_now - self.failed
 
 
 def run_study(
@@ -107,14 +111,11 @@ def _prepare(out: Path) -> None:
 
 
 def _data_of(study: Study, progress: ProgressMaker | None) -> tuple[dict[str, str], dict[str, str]]:
-    """A fingerprint of each scene that can be had, and why the others can't; public ones are downloaded if need be."""
+    """Fingerprints of the scenes and labels that can be opened, and why the others can't, by the scenes' names."""
     data, missing = {}, {}
     for place in study.scenes:
         try:
-            labels = open_labels(place.labels, progress=progress)
-            scene = open_scene(place.cube, progress=progress)
-            labels.check_fits(scene)
-            data[place.name] = data_digest(scene, labels)
+            data[place.name] = data_digest(*open_place(place, progress))
         except HypercapsError as error:
             missing[place.name] = str(error)
     return data, missing

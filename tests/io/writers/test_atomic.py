@@ -205,3 +205,11 @@ def test_an_output_in_a_folder_that_may_not_be_written() -> None:
         (folder / "locked").mkdir(mode=0o500)
         with pytest.raises(OutputError, match="not writable"):
             check_output(folder / "locked" / "map.tif")
+
+
+def test_an_output_inside_an_input_that_is_a_folder(tmp_path: Path) -> None:
+    store = tmp_path / "cube.zarr"
+    store.mkdir()
+    with pytest.raises(OutputError, match="twice or is an input"):
+        check_output(store / "zarr.json", inputs=[store])
+    check_output(tmp_path / "zarr.json", inputs=[store])

@@ -25,7 +25,7 @@ _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "
 _COMPLEX = (6, 9)
 # Which of (rows, columns, bands) comes at each place of the file, slowest first.
 _LAYOUTS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
-_DATA_SUFFIXES = ("", ".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".cube", ".envi")
+DATA_SUFFIXES = ("", ".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".cube", ".envi")
 _LARGEST = 1 << 62  # of anything that is counted
 _LONGEST_HEADER = 1 << 24  # bytes; the numbers of thousands of bands take less than one
 
@@ -55,7 +55,7 @@ def _data_of(header: Path) -> Path:
     found = [
         path
         for path in sorted(header.parent.iterdir())
-        if path.stem == stem and path.suffix.lower() in _DATA_SUFFIXES and path.is_file()
+        if path.stem == stem and path.suffix.lower() in DATA_SUFFIXES and path.is_file()
     ]
     if len(found) == 1:
         return found[0]

@@ -67,6 +67,11 @@ def with_sidecar(raster: StoredRaster) -> StoredRaster:
     return raster
 
 
+def product_files(path: Path) -> list[Path]:
+    """The metadata beside an image of a product, or the images beside its metadata."""
+    return [*_beside(path, _IMAGE, _METADATA), *_beside(path, _METADATA, _IMAGE)]
+
+
 def _beside(path: Path, own: re.Pattern[str], other: re.Pattern[str]) -> list[Path]:
     """Files in the same folder whose names are of the ``other`` kind and of the same product."""
     match = own.fullmatch(path.name)

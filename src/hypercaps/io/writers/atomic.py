@@ -53,9 +53,18 @@ def _check_place(path: Path, inputs: Iterable[Path]) -> None:
         raise OutputError(f"{path} can't be written: there is no folder {path.parent}; make it first")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"{path} can't be written: {path.parent} is not writable; choose another place")
-    if any(path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other))
-           for other in inputs):  # fmt: skip
+    if is_any_of(path, inputs):
         raise OutputError(f"{path} is asked for twice or is an input: give the result a name of its own")
+
+
+def is_any_of(path: Path, others: Iterable[Path]) -> bool:
+    """Whether ``path`` is one of the other files, also by a link, or lies in one that is a folder (a Zarr store)."""
+    return any(
+        path.absolute() == other.absolute()
+        or (path.exists() and other.exists() and path.samefile(other))
+        or (other.is_dir() and path.resolve().is_relative_to(other.resolve()))
+        for other in others
+    )
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import explained
+from hypercaps.io.writers.atomic import explained, is_any_of
 
 RUN_FILES = (
     "report.html",
@@ -43,10 +43,11 @@ class RunFolder:
         self._made: list[Path] = []  # folders that this object made, outermost first
         self._staging: Path | None = None
 
-    def check(self) -> None:
-        """Refuse at once what would fail after a long training."""
+    def check(self, inputs: Iterable[Path] = ()) -> None:
+        """Refuse at once what would fail after a long training, or would replace one of the files that it reads."""
         with explained(self.out):
             self._check()
+            self._refuse_to_replace_inputs(list(inputs))
 
     def _check(self) -> None:
         if self.out.exists() and not self.out.is_dir():
@@ -109,6 +110,11 @@ class RunFolder:
             raise OutputError(
                 f"{self.out} already holds a run ({held[0].name}): choose another folder, or replace it with --force"
             )
+
+    def _refuse_to_replace_inputs(self, inputs: list[Path]) -> None:
+        for path in self._held():
+            if is_any_of(path, inputs):
+                raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
 
     def _held(self) -> list[Path]:
         return [self.out / name for name in RUN_FILES if (self.out / name).exists()]
