@@ -10,10 +10,11 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, split_by_share
+from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, open_scene, split_by_share
 from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
+from hypercaps.report.quicklook import quicklook
 from support.scenes import QUICK, make_cube
 
 
@@ -100,6 +101,47 @@ def test_saved_and_loaded_it_predicts_the_same(
     loaded = load_model(tmp_path / "model.safetensors")
     assert loaded.get_params() == trained.get_params() | {"patch": 7, "recipe": "best"}  # what None stood for
     np.testing.assert_array_equal(loaded.predict_proba(made[0]), trained.predict_proba(made[0]))
+
+
+def test_bad_bands_are_left_out_of_everything(made: tuple[Scene, Labels], tmp_path: Path) -> None:
+    """The same bits as from a file that never had them, and a model that maps the scene it was trained on."""
+    scene, labels = made
+    waves = np.linspace(400.0, 1000.0, scene.bands)
+    good = np.ones(scene.bands + 4, dtype=bool)
+    good[[0, 7, 8, 29]] = False
+    cube = np.full((scene.rows, scene.cols, good.size), np.nan, dtype=np.float32)
+    cube[:, :, 7] = np.random.default_rng(5).normal(0, 1e6, (scene.rows, scene.cols))
+    cube[:, :, good] = scene.read().values
+    all_waves = np.full(good.size, 5000.0)
+    all_waves[good] = waves
+    marked = Scene.from_array(cube, name="made", wavelengths=all_waves, good_bands=good)
+    np.save(tmp_path / "good.npy", cube[:, :, good])
+    stored = open_scene(tmp_path / "good.npy", wavelengths=waves)
+
+    models = [ConvCapsClassifier(**QUICK | {"epochs": 2}).fit(one, labels) for one in (marked, stored)]
+    for model in models:
+        assert model.model_.bands == scene.bands and model.model_.wavelengths is not None
+        np.testing.assert_array_equal(model.model_.wavelengths, waves)
+    scores = models[0].predict_proba(marked)
+    for model, one in ((models[0], stored), (models[1], marked), (models[1], stored)):
+        np.testing.assert_array_equal(model.predict_proba(one), scores)
+    models[0].save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.safetensors").predict_proba(marked), scores)
+    np.testing.assert_array_equal(quicklook(marked).picture, quicklook(stored).picture)
+
+
+def test_bands_marked_bad_later_are_left_out_of_training(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    good = np.arange(scene.bands) != 10
+    marked = replace(scene, good_bands=good)
+    model = ConvCapsClassifier(**QUICK | {"epochs": 2}).fit(marked, labels)
+    assert model.model_.bands == good.sum() == 25
+    changed = scene.read().values.copy()
+    changed[:, :, ~good] = -1e6
+    again = replace(Scene.from_array(changed), good_bands=good)
+    np.testing.assert_array_equal(model.predict_proba(again), model.predict_proba(marked))
+    with pytest.raises(ModelFileError, match="26"):
+        model.predict(scene)
 
 
 def test_whitening_travels_with_the_model(trained: ConvCapsClassifier) -> None:

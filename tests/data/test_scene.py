@@ -91,6 +91,45 @@ def test_wavelengths_must_be_one_for_each_band() -> None:
         replace(Scene.from_array(np.zeros((2, 2, 4))), fwhm=np.ones(3))
 
 
+def test_a_scene_has_its_good_bands_only() -> None:
+    cube = np.arange(4 * 5 * 6, dtype=np.uint16).reshape(4, 5, 6)
+    good = np.array([1, 0, 1, 1, 0, 1])
+    waves, widths = np.arange(400.0, 460, 10), np.arange(6.0)
+    from_array = Scene.from_array(cube, wavelengths=waves, good_bands=good)
+    whole = replace(Scene.from_array(cube, wavelengths=waves), fwhm=widths)
+    marked = replace(whole, good_bands=good != 0)
+    for scene in (from_array, marked, replace(marked, name="again"), replace(whole, good_bands=[good])):
+        assert (scene.shape, scene.bands, scene.dtype) == ((4, 5, 4), 4, np.dtype(np.uint16))
+        assert scene.wavelengths is not None and scene.wavelengths.tolist() == [400, 420, 430, 450]
+        values = scene.read(slice(1, 3), slice(2, 5)).values
+        assert values.dtype == np.float32 and values.flags.c_contiguous
+        np.testing.assert_array_equal(values, cube[1:3, 2:5, good != 0])
+        assert scene.good_bands is None  # all that it has
+    assert marked.fwhm is not None and marked.fwhm.tolist() == [0, 2, 3, 5]
+    assert whole.bands == 6 and replace(whole, good_bands=np.ones(6)).reader is whole.reader
+    stored = Scene.from_array(cube[:, :, good != 0], wavelengths=waves[good != 0])
+    assert from_array.fingerprint() == stored.fingerprint() and from_array.digest() == stored.digest()
+
+
+def test_bad_bands_make_no_pixel_invalid() -> None:
+    cube = np.ma.masked_array(np.ones((2, 3, 4)), mask=False)
+    cube[0, 0, 1] = np.nan
+    cube[0, 1, 1] = -9999
+    cube[0, 2, 1] = np.ma.masked
+    cube[1, 0, 3] = np.inf
+    valid = Scene.from_array(cube, nodata=-9999, good_bands=[True, False, True, True]).read().valid
+    np.testing.assert_array_equal(valid, [[True, True, True], [False, True, True]])
+
+
+def test_flags_of_good_bands_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(SceneError, match="4 bands but 3 good-band flags"):
+        Scene.from_array(np.zeros((2, 2, 4)), good_bands=[1, 0, 1])
+    with pytest.raises(SceneError, match=r"all 4 bands of scene 'plot' are marked bad: at least one good band"):
+        Scene.from_array(np.zeros((2, 2, 4)), name="plot", good_bands=np.zeros(4))
+    with pytest.raises(SceneError, match="4 bands but 2 wavelengths"):  # those of all bands are expected
+        Scene.from_array(np.zeros((2, 2, 4)), wavelengths=[1, 2], good_bands=[1, 0, 1, 0])
+
+
 def test_tiles_cover_everything_once() -> None:
     seen = np.zeros((37, 21), int)
     for tile in tile_windows(Window(0, 37, 0, 21), 16):

@@ -53,10 +53,9 @@ def resample(scene: Scene, wavelengths: npt.ArrayLike, fwhm: npt.ArrayLike | Non
     widths = None if fwhm is None else np.asarray(fwhm, dtype=np.float64)
     if widths is not None and widths.shape != wanted.shape:
         raise SceneError(f"{widths.size} band widths were given for {wanted.size} wavelengths: give one for each")
-    good = np.arange(scene.bands) if scene.good_bands is None else np.flatnonzero(scene.good_bands)
-    if np.array_equal(source[good], wanted) and good.size == scene.bands and (widths is None or scene.fwhm is None):
+    if np.array_equal(source, wanted) and (widths is None or scene.fwhm is None):
         return scene  # the same list is the same sensor: its bands are as wide as they are
-    order = good[np.argsort(source[good], kind="stable")]
+    order = np.argsort(source, kind="stable")
     _check_reach(scene, source[order], wanted)
     taps = _taps(source[order], None if scene.fwhm is None else scene.fwhm[order], wanted, widths)
     return replace(
@@ -66,7 +65,6 @@ def resample(scene: Scene, wavelengths: npt.ArrayLike, fwhm: npt.ArrayLike | Non
         reader=_reader(scene, [Tap(order[tap.bands], tap.weights) for tap in taps]),
         wavelengths=wanted,
         fwhm=widths,
-        good_bands=None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,11 @@ class Scene:
     """A hyperspectral cube that need not be in memory: all access goes through :meth:`read`.
 
     ``reader`` gets two slices with plain bounds inside the scene and returns :class:`Pixels`.
+
+    ``good_bands`` has one flag for each band of ``reader``, ``wavelengths`` and ``fwhm``; None: all are good. It is
+    used once, here: the scene then reads, counts and describes its good bands only, so that training, mapping and
+    resampling see the same list of bands. What ``reader`` calls invalid because of a bad band stays invalid, unless the
+    scene is made by :meth:`from_array`, which tests good bands only.
     """
 
     shape: tuple[int, int, int]  # rows, columns, bands
@@ -60,22 +65,40 @@ class Scene:
     name: str = "scene"
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) in nm
     fwhm: npt.NDArray[np.float64] | None = None  # (bands,) in nm: how wide each band is at half of its height
-    good_bands: npt.NDArray[np.bool_] | None = None  # (bands,), None: all
+    good_bands: InitVar[npt.ArrayLike | None] = None  # (bands,)
     crs: str | None = None  # WKT or an authority code
     transform: Affine | None = None
     lookup: Lookup | None = None  # then the scene itself has neither crs nor transform
     block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: single rows
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, good_bands: npt.ArrayLike | None) -> None:
         rows, cols, bands = self.shape
         if min(rows, cols, bands) < 1:
             raise SceneError(f"scene {self.name!r} has shape {self.shape}: every side must be at least 1")
-        of_bands = {"wavelengths": self.wavelengths, "band widths": self.fwhm, "good-band flags": self.good_bands}
+        flags = None if good_bands is None else np.asarray(good_bands, dtype=bool).ravel()  # MATLAB's are 1 x n
+        of_bands = {"wavelengths": self.wavelengths, "band widths": self.fwhm, "good-band flags": flags}
         for what, values in of_bands.items():
             if values is not None and len(values) != bands:
                 raise SceneError(
                     f"scene {self.name!r} has {bands} bands but {len(values)} {what}: give one for each band"
                 )
+        if flags is not None and not flags.all():
+            self._keep(np.flatnonzero(flags))
+
+    def _keep(self, bands: npt.NDArray[np.intp]) -> None:
+        """Leave out all other bands; only while the scene is made."""
+        if bands.size == 0:
+            raise SceneError(
+                f"all {self.bands} bands of scene {self.name!r} are marked bad: at least one good band is expected"
+            )
+        kept: dict[str, Any] = {
+            "shape": (self.rows, self.cols, bands.size),
+            "reader": _reader_of_bands(self.reader, bands),
+            "wavelengths": None if self.wavelengths is None else np.asarray(self.wavelengths)[bands],
+            "fwhm": None if self.fwhm is None else np.asarray(self.fwhm)[bands],
+        }
+        for name, value in kept.items():
+            object.__setattr__(self, name, value)  # a frozen dataclass has no other way
 
     @classmethod
     def from_array(
@@ -85,11 +108,15 @@ class Scene:
         name: str = "array",
         wavelengths: npt.ArrayLike | None = None,
         nodata: float | None = None,
+        good_bands: npt.ArrayLike | None = None,
     ) -> Scene:
         """A scene over an array (rows, columns, bands).
 
         Arrays that slice from disk (memory-mapped, HDF5, Zarr) stay there and are read by window. A pixel is
         invalid where any band is NaN, infinite, masked, or equal to ``nodata``.
+
+        ``good_bands``: one flag for each band of the array, 0 or False for those to leave out, as ENVI's ``bbl``; the
+        scene has the other bands only. ``wavelengths`` are those of all bands.
         """
         array = cube if isinstance(getattr(cube, "dtype", None), np.dtype) else np.asarray(cube)
         if array.ndim != 3:
@@ -102,13 +129,18 @@ class Scene:
                 f"scene {name!r} holds {array.dtype} values: a cube of integers or real numbers is expected"
             )
         waves = None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64)
-        return cls(
+        scene = cls(
             tuple(array.shape),
             np.dtype(array.dtype),
             array_reader(array, nodata),
             name=name,
             wavelengths=waves,
+            good_bands=good_bands,
         )
+        if scene.bands == array.shape[2]:
+            return scene
+        bands = np.flatnonzero(np.asarray(good_bands, dtype=bool))
+        return replace(scene, reader=array_reader(array, nodata, bands))  # bad bands make no pixel invalid
 
     @property
     def rows(self) -> int:
@@ -158,11 +190,23 @@ class Scene:
         return sha.hexdigest()
 
 
-def array_reader(array: Any, nodata: float | None = None) -> PixelReader:
-    """Read windows of anything that slices like a (rows, columns, bands) array."""
+def _reader_of_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelReader:
+    """Read some bands of what ``reader`` gives; its validity stays."""
+
+    def read(rows: slice, cols: slice) -> Pixels:
+        values, valid = reader(rows, cols)
+        return Pixels(np.take(values, bands, axis=2), valid)
+
+    return read
+
+
+def array_reader(array: Any, nodata: float | None = None, bands: npt.NDArray[np.intp] | None = None) -> PixelReader:
+    """Read windows of anything that slices like a (rows, columns, bands) array; all bands, or some of them."""
 
     def read(rows: slice, cols: slice) -> Pixels:
         taken = array[rows, cols]  # (h, w, bands)
+        if bands is not None:
+            taken = taken[:, :, bands]
         raw = np.asarray(taken)
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
             values = np.ascontiguousarray(raw, dtype=np.float32)

@@ -1,7 +1,7 @@
-"""HDF5 files of strangers: what is in them. Nothing of other files is read, and no claim of theirs is believed.
+"""Read HDF5 files (NetCDF-4, products, MATLAB v7.3) from untrusted sources; nothing outside the file is read.
 
-The HDF5 library can crash or hang on a damaged file. Another process therefore looks at a file first; one that it does
-not survive is refused.
+The HDF5 library can crash or hang on a damaged file. Every public function here therefore first lets another process
+read the file's structure; a file that this process does not survive is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from hypercaps.io.readers.hdf5_chunks import check_found, check_written, fill_is
 from hypercaps.io.readers.variables import Part, Variable, check_claims
 
 _LONGEST_ATTRIBUTE = 1 << 20  # bytes
-_SECONDS = 10  # of the processor: a look at a sound file takes a small part of one
+_SECONDS = 10  # of processor time: a sound file takes a small part of one
+_BYTES_PER_SECOND = 1 << 27  # one more second for so many bytes: large files have more chunks to check
 _PATIENCE = 300  # seconds by the clock: the disk may be slow
 # Of the many attributes of a dataset, those that mean something here; REFERENCE_LIST and others are not touched.
 _KNOWN = frozenset((
@@ -47,10 +48,28 @@ class Hdf5:
 
 
 def is_described(path: Path) -> bool:
-    """Whether a file says more than its arrays: NetCDF names their dimensions, products keep them in groups.
+    """Whether a file describes its arrays: NetCDF names their dimensions, products keep them in groups."""
+    _check_survivable(path)
+    return _is_described(path)
 
-    Only names are looked at, which is safe in any file.
+
+def survey(path: Path) -> Hdf5:
+    """List all datasets of a file; refused if anything in it leads to another file."""
+    _check_survivable(path)
+    return _survey(path)
+
+
+def top_level(path: Path) -> dict[str, Variable]:
+    """Numeric datasets outside any group, by name, as MATLAB stores arrays.
+
+    Of the attributes only the mark ``MATLAB_class`` is kept, without its value. Links and storage that lead outside the
+    file are refused: they could read any file of the machine.
     """
+    _check_survivable(path)
+    return _top_level(path)
+
+
+def _is_described(path: Path) -> bool:
     with h5py.File(path, "r") as file:
         if "_NCProperties" in file.attrs or {"HDFEOS", "sensor_band_parameters"} & set(file):
             return True
@@ -58,18 +77,19 @@ def is_described(path: Path) -> bool:
         return any({"DIMENSION_LIST", "REFERENCE_LIST"} & set(item.attrs) for item in own)
 
 
-_survived: set[tuple[str, int, int, int]] = set()
-
-
-def survey(path: Path) -> Hdf5:
-    """List a file's datasets; refused if anything in it leads to another file."""
-    about = path.stat()
-    mark = (str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns)
-    if mark not in _survived:
-        if not _is_survived(path):
-            raise SceneError(f"{path} ({about.st_size:,} bytes) is damaged: HDF5 itself breaks on it; get it again")
-        _survived.add(mark)
-    return _survey(path)
+def _top_level(path: Path) -> dict[str, Variable]:
+    size = path.stat().st_size
+    variables: dict[str, Variable] = {}
+    with h5py.File(path, "r") as file:
+        for key in file:
+            # A soft link may lead to an external one: only what is stored right here is taken.
+            if not isinstance(file.get(key, getlink=True), h5py.HardLink):
+                raise SceneError(f"{path} refers elsewhere by its entry {key!r}: only what is inside it is read")
+            item = file[key]
+            if isinstance(item, h5py.Dataset) and item.dtype.kind in "iufb":
+                attrs = {"MATLAB_class": None} if "MATLAB_class" in item.attrs else {}
+                variables[key] = _variable(path, key, item, attrs, {}, size)
+    return variables
 
 
 def _survey(path: Path) -> Hdf5:
@@ -176,12 +196,26 @@ def _dimensions(
     return ("",) * ndim
 
 
-# The look of another process
+# The trial in another process
+
+_survived: set[tuple[str, int, int, int]] = set()  # path, inode, size and time of files that passed
+
+
+def _check_survivable(path: Path) -> None:
+    """Refuse a file that crashes the HDF5 library or keeps it busy for ever; each file is tried once."""
+    about = path.stat()
+    mark = (str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns)
+    if mark in _survived:
+        return
+    if not _is_survived(path):
+        raise SceneError(f"{path} ({about.st_size:,} bytes) is damaged: HDF5 itself breaks on it; get it again")
+    _survived.add(mark)
 
 
 def _is_survived(path: Path) -> bool:
-    """Whether a process that lists and touches all of the file comes out alive and in time."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from hypercaps.io.hdf5 import look; look(sys.argv[1], {_SECONDS})"
+    """Whether a process that lists and touches all that is read of the file ends regularly and in time."""
+    seconds = _SECONDS + path.stat().st_size // _BYTES_PER_SECOND
+    code = f"import sys; sys.path[:] = {sys.path!r}; from hypercaps.io.hdf5 import look; look(sys.argv[1], {seconds})"
     try:
         done = subprocess.run(
             [sys.executable, "-c", code, os.fspath(path.absolute())],
@@ -190,24 +224,27 @@ def _is_survived(path: Path) -> bool:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False
-    except OSError:  # no Python to start: then it is done without
+    except OSError:  # no Python to start: the file is then opened without this check
         return True
-    return done.returncode in (0, 1)  # 1: an error of Python, which comes again where it can be explained
+    return done.returncode in (0, 1)  # 1: a Python error, which comes again where it can be explained
 
 
 def look(path: str, seconds: int) -> None:
-    """Touch everything in a file that will be touched; errors are for those who read it afterwards."""
+    """Touch everything in a file that will be read later, within some seconds of processor time.
+
+    Python errors are ignored here: they come again, and are explained, when the file itself is opened.
+    """
     with suppress(ImportError, ValueError, OSError):
-        import resource  # there is none on Windows
+        import resource  # missing on Windows
 
         end = int(time.process_time()) + seconds
         resource.setrlimit(resource.RLIMIT_CPU, (end, end))
-    try:
-        for variable in _survey(Path(path)).variables.values():
-            if variable.is_numeric and min(variable.shape, default=0) > 0:
+    with suppress(Exception):
+        file = Path(path)
+        variables = _survey(file).variables if _is_described(file) else _top_level(file)
+        for variable in variables.values():
+            if variable.dtype.kind in "iufb" and min(variable.shape, default=0) > 0:
                 _touch(variable)
-    except Exception:
-        return
 
 
 def _touch(variable: Variable) -> None:

@@ -1,22 +1,19 @@
-"""MATLAB files: up to v7 through scipy, v7.3 (HDF5) through h5py."""
+"""MATLAB files: up to v7 through scipy, v7.3 through the guarded HDF5 reader."""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 import scipy.io
 
-from hypercaps.errors import SceneError
 from hypercaps.io.arrays import StoredArray
-from hypercaps.io.readers.hdf5_chunks import check_written
-from hypercaps.io.readers.variables import check_claims
+from hypercaps.io.readers.hdf5 import top_level
+from hypercaps.io.readers.variables import Variable
 
 
 def matlab_arrays(path: Path) -> list[StoredArray]:
@@ -64,49 +61,40 @@ def _check_types(path: Path) -> None:
             file.seek(after)
 
 
-class _Turned:
-    """A dataset that MATLAB wrote column by column, read with its axes in MATLAB's order."""
+class _Dataset:
+    """A dataset of an HDF5 file that slices like an array; the file is open only while a slice is read."""
 
-    def __init__(self, dataset: h5py.Dataset) -> None:
-        self.dataset = dataset
-        self.shape = tuple(reversed(dataset.shape))
-        self.dtype = dataset.dtype
+    def __init__(self, variable: Variable) -> None:
+        # MATLAB marks what it writes, column by column; arrays of other programs are in the usual order.
+        self.is_reversed = "MATLAB_class" in variable.attrs
+        self.variable = variable
+        self.shape = variable.shape[::-1] if self.is_reversed else variable.shape
+        self.dtype = variable.dtype
         self.ndim = len(self.shape)
 
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        key = key if isinstance(key, tuple) else (key,)
-        full = key + (slice(None),) * (self.ndim - len(key))
-        return np.asarray(self.dataset[full[::-1]]).transpose()
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> npt.NDArray[Any]:
+        some = key if isinstance(key, tuple) else (key,)
+        full = some + (slice(None),) * (self.ndim - len(some))
+        bounds = [one.indices(length) for one, length in zip(full, self.shape, strict=True)]
+        window = tuple(slice(start, stop) for start, stop, _ in bounds)
+        if not self.is_reversed:
+            return self.variable.take(window).stored
+        return self.variable.take(window[::-1]).stored.transpose()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
+        return np.asarray(self[()], dtype=dtype)
 
 
 def hdf5_arrays(path: Path) -> list[StoredArray]:
-    """The numeric arrays at the top of a v7.3 .mat file, read by window from the open file.
-
-    Links and storage that lead outside the file are refused: they could read any file of the machine.
-    """
-    file = h5py.File(path, "r")
-    found = []
-    for key in file:
-        # A soft link may lead to an external one: only what is stored right here is taken.
-        if not isinstance(file.get(key, getlink=True), h5py.HardLink):
-            raise SceneError(f"{path} refers elsewhere by its entry {key!r}: only what is inside it is read")
-        item = file[key]
-        if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "iufb":
-            continue
-        if item.external or item.is_virtual:
-            raise SceneError(f"{path} keeps {key!r} in another file: only what is inside it is read")
-        # MATLAB marks what it writes; arrays that others put there are in the usual order.
-        stored = _Turned(item) if "MATLAB_class" in item.attrs else item
-        found.append(StoredArray(key, stored.shape, partial(_checked, path, item, stored)))
-    return found
+    """The numeric arrays at the top of a v7.3 .mat file or a plain HDF5 file, read by window."""
+    datasets = [_Dataset(variable) for variable in top_level(path).values()]
+    return [
+        StoredArray(dataset.variable.key, dataset.shape, lambda dataset=dataset: _checked(dataset))  # type: ignore[misc]
+        for dataset in datasets
+    ]
 
 
-def _checked(path: Path, dataset: h5py.Dataset, stored: Any) -> Any:
-    """``stored``, if the file holds what it claims to."""
-    size = path.stat().st_size
-    check_claims(path, dataset.name, dataset.shape, dataset.chunks, dataset.dtype.itemsize, size)
-    check_written(path, dataset, {})
-    return stored
+def _checked(dataset: _Dataset) -> _Dataset:
+    """``dataset``, if the file holds all of what it claims to."""
+    dataset.variable.check()
+    return dataset
