@@ -519,9 +519,12 @@ def test_a_forced_run_never_replaces_its_inputs(run: tuple[Path, Path, Path, Res
     shutil.copytree(first, out)
     before = {path: path.read_bytes() for path in out.iterdir()}
     train = ("train", cube, labels, "--out", out, "--force", "--epochs", 1)
-    refused(hypercaps(*train, "--split-file", out / "split.npz"), "split.npz is an input", "choose another folder")
-    refused(hypercaps(*train, "--mask", out / "map.tif"), "map.tif is an input and would be replaced")
+    refused(hypercaps(*train, "--mask", out / "map.tif"), "map.tif is an input and would be replaced", "another folder")
     assert {path: path.read_bytes() for path in out.iterdir()} == before
+    split = out / "split.npz"  # its own run's may be used again: it is written as it was
+    assert hypercaps(*train, "--split-file", split, "--no-map").exit_code == 0
+    with np.load(split) as kept, np.load(first / "split.npz") as original:
+        assert all(np.array_equal(kept[name], original[name]) for name in ("train", "val", "test"))
 
 
 def test_map_and_confidence_come_together_or_not_at_all(
