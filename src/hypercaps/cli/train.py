@@ -128,7 +128,8 @@ def train(
         check_share(option, value)
         if value is not None and not with_map:
             raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
-    RunFolder(out, force=force).check(input_files(scene, *(labels or ()), mask, wavelengths))  # the split is written again as it is
+    # Not the split file: the run writes the same split again.
+    RunFolder(out, force=force).check(input_files(scene, *(labels or ()), mask, wavelengths))
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
     given = open_split(split_file, truth) if split_file else None
     only = open_mask(mask, cube) if mask else None
