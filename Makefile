@@ -29,7 +29,7 @@ tools:
 	done
 
 test: setup tools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: setup
 	$(BIN)/ruff check src tests benchmarks hatch_build.py
