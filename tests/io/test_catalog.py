@@ -434,7 +434,7 @@ def test_a_file_that_is_not_on_the_server(site: Site, tmp_path: Path) -> None:
     assert cached(tmp_path) == []
 
 
-@pytest.mark.parametrize("sha256", [CUBE_SHA, ""])
+@pytest.mark.parametrize("sha256", [CUBE_SHA, ""], ids=["hash known", "no hash"])
 def test_a_server_that_hangs_up(sha256: str, site: Site, document: dict[str, Any], tmp_path: Path) -> None:
     document["scenes"]["tiny"]["cube"]["sha256"] = sha256
     site.hangs_up = True
