@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from hypercaps.inference.explain import Explanation
@@ -70,7 +71,7 @@ def reliability_picture(metrics: Metrics) -> bytes:
     return figure_png(figure)
 
 
-def _draw_reliability(ax: Any, bins: Sequence[Mapping[str, Any]], color: str, label: str) -> None:
+def _draw_reliability(ax: Any, bins: Sequence[Metrics], color: str, label: str) -> None:
     """Accuracy by confidence; the size of a point is the number of pixels in its bin."""
     confidence, accuracy = [row["confidence"] for row in bins], [row["accuracy"] for row in bins]
     total = sum(row["count"] for row in bins)
@@ -78,7 +79,7 @@ def _draw_reliability(ax: Any, bins: Sequence[Mapping[str, Any]], color: str, la
     ax.scatter(confidence, accuracy, s=[8 + 120 * row["count"] / total for row in bins], color=color)
 
 
-def _draw_rejection(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+def _draw_rejection(ax: Any, rows: Sequence[Metrics]) -> None:
     """Accuracy of the pixels kept by their share, with the threshold beside each point."""
     points = [(row["kept"], row["accuracy"]) for row in rows]
     ax.plot(*zip(*points, strict=True), color=COLORS[2], marker="o")
@@ -104,7 +105,7 @@ def convergence_picture(curves: Mapping[str, Sequence[tuple[str, Sequence[float]
     rows = -(-max(len(curves), 1) // columns)
     figure = Figure(figsize=(4.4 * columns, 3.4 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    keys: dict[str, Any] = {}  # one line of each label, for the legend
+    keys: dict[str, Line2D] = {}  # one line of each label, for the legend
     for ax, (title, series) in zip(axes, curves.items(), strict=False):
         for label, values in series:
             marker = "o" if len(values) < 3 else None
@@ -127,7 +128,7 @@ def learning_picture(curves: Mapping[str, Mapping[str, Mapping[int, Median]]]) -
     labels = list(dict.fromkeys(label for lines in curves.values() for label in lines))
     figure = Figure(figsize=(4.4 * len(curves), 3.4), layout="constrained")
     axes = figure.subplots(1, len(curves), squeeze=False, sharey=True).ravel()
-    keys: dict[str, Any] = {}
+    keys: dict[str, Line2D] = {}
     for ax, (title, lines) in zip(axes, curves.items(), strict=True):
         for label, stats in lines.items():
             numbers = sorted(stats)
@@ -146,10 +147,11 @@ def learning_picture(curves: Mapping[str, Mapping[str, Mapping[int, Median]]]) -
     return figure_png(figure)
 
 
-def _draw_line(ax: Any, x: Sequence[int], y: Any, label: str, number: int, marker: str | None) -> Any:
+def _draw_line(ax: Any, x: Sequence[int], y: Any, label: str, number: int, marker: str | None) -> Line2D:
     color, style = line_style(number)
     name = textwrap.fill(label, LONGEST_NAME)
-    return ax.plot(x, y, color=color, linestyle=style, marker=marker, markersize=4, label=name)[0]
+    line: Line2D = ax.plot(x, y, color=color, linestyle=style, marker=marker, markersize=4, label=name)[0]
+    return line
 
 
 def attribution_picture(explanation: Explanation) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Metrics = Mapping[str, Any]  # content of metrics.json
+Metrics = Mapping[str, Any]  # content of metrics.json, or of one of its objects
 MUCH_LEAKAGE = 0.05  # above this, the scores of a random split are explained
 
 
