@@ -61,12 +61,12 @@ def test_a_random_split_that_leaks_says_what_that_means(made_files: tuple[Path, 
 @pytest.mark.parametrize(
     ("kind", "leakage", "patch", "advice"),
     [
-        ("random", 0.051, 7, "many of its test pixels"),
-        ("random", 0.6, 7, "most of its test pixels"),
+        ("random", 0.051, 7, "many test pixels"),
+        ("random", 0.6, 7, "most test pixels"),
         ("random", 0.05, 7, None),
-        ("random", 0.0, 1, "side by side with training pixels"),  # no patch can hold a neighbour
-        ("polygons", 0.9, 7, "most of its test pixels"),
-        ("file", 0.9, 7, "most of its test pixels"),
+        ("random", 0.0, 1, "beside training pixels"),  # no patch can hold a neighbour
+        ("polygons", 0.9, 7, "most test pixels"),
+        ("file", 0.9, 7, "most test pixels"),
         ("blocks", 0.0, 7, None),
         ("blocks", 0.0, 1, None),
         (None, None, 7, None),  # other labels than the model's: nothing is known

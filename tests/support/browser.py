@@ -16,10 +16,13 @@ import numpy.typing as npt
 import pytest
 from matplotlib.image import imread
 
+OWN_HOST = "browser.invalid"
 QUIET = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
     "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=5000", "--enable-logging=stderr",
+    # Requests that the browser sends for itself at any time, at a host that no page names.
+    f"--gcm-checkin-url=https://{OWN_HOST}/", f"--gaia-url=https://{OWN_HOST}/", f"--google-base-url=https://{OWN_HOST}/",
 ]  # fmt: skip
 
 
@@ -29,7 +32,7 @@ class Seen:
 
     picture: npt.NDArray[np.float32]  # (h, w, 3)
     errors: list[str]  # of the console: script errors, requests refused by the page's own policy
-    hosts: set[str]  # requested by the page or by the browser itself
+    hosts: set[str]  # requested by the page, or by the browser itself at its start
 
 
 def look_at(page: Path, *, width: int = 1280, height: int = 2000) -> Seen:
@@ -63,4 +66,4 @@ def look_at(page: Path, *, width: int = 1280, height: int = 2000) -> Seen:
         assert shot.exists(), done.stderr
         picture = imread(shot)[..., :3]
     errors = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return Seen(picture, errors, hosts)
+    return Seen(picture, errors, hosts - {OWN_HOST})
