@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import astuple
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
 
@@ -40,7 +41,7 @@ def main() -> None:
             checks.append(check)
             print(f"{name} {entry.name:30} {check.length:.3f} top {check.without_top:.3f} "
                   f"random {check.without_random:.3f} larger in {check.larger_drop:.0%}", flush=True)  # fmt: skip
-        length, top, random, larger = np.mean([check[1:] for check in checks], axis=0)
+        length, top, random, larger = np.mean([astuple(check)[1:] for check in checks], axis=0)
         print(f"{name}: mean of {len(checks)} classes, {checks[0].bands} of {scene.bands} bands: length {length:.3f}, "
               f"top {top:.3f}, random {random:.3f}, larger drop in {larger:.0%} of the pixels", flush=True)  # fmt: skip
 

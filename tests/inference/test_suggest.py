@@ -1,4 +1,4 @@
-"""Where to label next: unsure, apart, of every class, and in files that a GIS reads."""
+"""Suggested pixels: uncertain, spread out, of every class, and in files that a GIS reads."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def windows(scores: np.ndarray, side: int = 32) -> list[MappedWindow]:
     ]
 
 
-def sure(rows: int, cols: int, number: int = 0) -> np.ndarray:
+def confident(rows: int, cols: int, number: int = 0) -> np.ndarray:
     scores = np.full((rows, cols, 3), 0.01)
     scores[:, :, number] = 0.99
     return scores
 
 
-def test_the_unsure_pixel_comes_first_with_both_classes() -> None:
-    scores = sure(40, 40)
+def test_the_most_uncertain_pixel_comes_first_with_both_classes() -> None:
+    scores = confident(40, 40)
     scores[7, 30] = (0.2, 0.5, 0.45)
     first = suggest(windows(scores), LEGEND, 3)[0]
     assert (first.rank, first.row, first.col, first.first.name, first.second.name) == (1, 7, 30, "soil", "tree")
     assert first.confidence == pytest.approx(0.5) and first.margin == pytest.approx(0.05)
 
 
-def test_points_lie_apart_and_classes_take_turns() -> None:
+def test_points_are_spread_out_and_classes_take_turns() -> None:
     rng = np.random.default_rng(0)
-    scores = sure(100, 100)
-    scores[:, 50:] = sure(100, 50, 1)
-    scores[40:44, :50, 2] = 0.95  # an unsure border along which the margin alone would put all points
+    scores = confident(100, 100)
+    scores[:, 50:] = confident(100, 50, 1)
+    scores[40:44, :50, 2] = 0.95  # an uncertain border that the margin alone would put all points on
     scores += 0.001 * rng.random(scores.shape)
     found = suggest(windows(scores), LEGEND, 10)
     places = np.array([(s.row, s.col) for s in found])
@@ -67,8 +67,8 @@ def test_points_lie_apart_and_classes_take_turns() -> None:
     assert [s.rank for s in found] == list(range(1, 11))
 
 
-def test_labelled_pixels_are_left_alone_and_their_neighbours_too() -> None:
-    scores = sure(60, 60)
+def test_labelled_pixels_and_their_neighbours_are_not_suggested() -> None:
+    scores = confident(60, 60)
     scores[20:24, 20:24] = scores[50, 50] = (0.5, 0.45, 0.1)
     labelled = np.zeros((60, 60), bool)
     labelled[20:24, 20:23] = True
@@ -78,7 +78,7 @@ def test_labelled_pixels_are_left_alone_and_their_neighbours_too() -> None:
         suggest(windows(scores), LEGEND, 1, labelled=np.ones((60, 60), bool))
 
 
-def test_holes_are_never_suggested_and_few_pixels_give_few_points() -> None:
+def test_pixels_without_data_are_never_suggested() -> None:
     scores = np.full((8, 8, 3), np.nan)
     scores[2, 3] = scores[6, 6] = (0.5, 0.4, 0.1)
     found = suggest(windows(scores), LEGEND, 20)
@@ -86,18 +86,18 @@ def test_holes_are_never_suggested_and_few_pixels_give_few_points() -> None:
 
 
 def test_a_large_map_keeps_a_bounded_number_of_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hypercaps.inference import suggest as room
+    from hypercaps.inference import suggest as module
 
     largest = 0
-    thinned = room._thinned
+    thinned = module._thinned
 
-    def watched(found: room._Candidates, most: int) -> room._Candidates:
+    def watched(found: module._Candidates, most: int) -> module._Candidates:
         nonlocal largest
         kept = thinned(found, most)
         largest = max(largest, len(kept))
         return kept
 
-    monkeypatch.setattr(room, "_thinned", watched)
+    monkeypatch.setattr(module, "_thinned", watched)
     scores = np.random.default_rng(1).random((600, 400, 3))
     scores[123, 321] = (0.9, 0.9, 0.1)
     found = suggest(windows(scores, 16), LEGEND, 5)
@@ -109,17 +109,17 @@ def test_a_large_map_keeps_a_bounded_number_of_candidates(monkeypatch: pytest.Mo
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def some() -> list[Suggestion]:
+def two_suggestions() -> list[Suggestion]:
     water, soil, tree = LEGEND.entries
     return [Suggestion(1, 2, 3, water, soil, 0.61, 0.02), Suggestion(2, 9, 5, tree, water, 0.7, 0.1)]
 
 
-def placed() -> Scene:
+def georeferenced() -> Scene:
     return replace(Scene.from_array(np.ones((12, 10, 1), np.float32), name="s"), crs="EPSG:32633", transform=GRID)
 
 
 def test_a_geopackage_has_points_in_the_scenes_system(tmp_path: Path) -> None:
-    write_points(tmp_path / "p.gpkg", some(), placed())
+    write_points(tmp_path / "p.gpkg", two_suggestions(), georeferenced())
     meta, _, geometry, fields = pyogrio.raw.read(tmp_path / "p.gpkg")
     assert meta["crs"] == "EPSG:32633"
     columns = dict(zip(meta["fields"], fields, strict=True))
@@ -130,32 +130,32 @@ def test_a_geopackage_has_points_in_the_scenes_system(tmp_path: Path) -> None:
 
 
 def test_geojson_has_longitude_and_latitude(tmp_path: Path) -> None:
-    write_points(tmp_path / "p.geojson", some(), placed())
+    write_points(tmp_path / "p.geojson", two_suggestions(), georeferenced())
     features = json.loads((tmp_path / "p.geojson").read_text())["features"]
     lon, lat = features[0]["geometry"]["coordinates"]
-    there = rasterio.warp.transform("EPSG:4326", "EPSG:32633", [lon], [lat])
-    assert (there[0][0], there[1][0]) == pytest.approx((366035, 5809575), abs=0.1)
+    projected = rasterio.warp.transform("EPSG:4326", "EPSG:32633", [lon], [lat])
+    assert (projected[0][0], projected[1][0]) == pytest.approx((366035, 5809575), abs=0.1)
     assert features[1]["properties"]["rank"] == 2
 
 
 def test_csv_has_coordinates_where_there_are_any(tmp_path: Path) -> None:
-    write_points(tmp_path / "p.csv", some(), placed())
+    write_points(tmp_path / "p.csv", two_suggestions(), georeferenced())
     with (tmp_path / "p.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["x"] == "366035.0" and (rows[1]["row"], rows[1]["col"], rows[1]["class"]) == ("9", "5", "tree")
-    nowhere = replace(placed(), crs=None, transform=None)
-    write_points(tmp_path / "q.csv", some(), nowhere)
+    unreferenced = replace(georeferenced(), crs=None, transform=None)
+    write_points(tmp_path / "q.csv", two_suggestions(), unreferenced)
     assert "x" not in (tmp_path / "q.csv").read_text().splitlines()[0].split(",")
     with pytest.raises(OutputError, match=r"has no coordinate system.*\.csv"):
-        write_points(tmp_path / "q.gpkg", some(), nowhere)
+        write_points(tmp_path / "q.gpkg", two_suggestions(), unreferenced)
 
 
-def test_a_swath_goes_through_its_table(tmp_path: Path) -> None:
+def test_points_of_a_swath_use_its_lookup_table(tmp_path: Path) -> None:
     rows = np.full((20, 20), -1, np.int32)
     cols = rows.copy()
     rows[4:16, 5:15], cols[4:16, 5:15] = np.mgrid[0:12, 0:10]
-    swath = replace(placed(), crs=None, transform=None, lookup=Lookup(rows, cols, "EPSG:32633", GRID))
-    write_points(tmp_path / "p.gpkg", some(), swath)
+    swath = replace(georeferenced(), crs=None, transform=None, lookup=Lookup(rows, cols, "EPSG:32633", GRID))
+    write_points(tmp_path / "p.gpkg", two_suggestions(), swath)
     geometry = pyogrio.raw.read(tmp_path / "p.gpkg")[2]
     assert shapely.get_coordinates(shapely.from_wkb(geometry))[0].tolist() == [366085, 5809535]
 
@@ -176,7 +176,7 @@ def files(trained: ConvCapsClassifier, tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "model.safetensors", tmp_path / "cube.npy"
 
 
-def test_suggest_writes_points_off_the_labels(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_suggest_writes_points_outside_the_labels(files: tuple[Path, Path], tmp_path: Path) -> None:
     options = ["--wavelengths", tmp_path / "waves.txt", "--labels", tmp_path / "gt.npy", "--n", 7]
     result = hypercaps("suggest", *files, "--out", tmp_path / "p.csv", *options)
     assert result.exit_code == 0, result.output
@@ -188,7 +188,7 @@ def test_suggest_writes_points_off_the_labels(files: tuple[Path, Path], tmp_path
     assert not any(labels[int(row["row"]), int(row["col"])] for row in rows)
 
 
-def test_suggest_says_what_is_wrong(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_suggest_refuses_bad_output_names_in_one_sentence(files: tuple[Path, Path], tmp_path: Path) -> None:
     for name, sentence in (("p.gpkg", "no coordinate system"), ("p.txt", "must end in .csv or .geojson or .gpkg")):
         result = hypercaps("suggest", *files, "--wavelengths", tmp_path / "waves.txt", "--out", tmp_path / name)
         assert result.exit_code == 2 and sentence in " ".join(result.output.split()), result.output

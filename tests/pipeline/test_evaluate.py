@@ -55,18 +55,18 @@ def test_scores_by_blocks_say_so(made_files: tuple[Path, Path], tmp_path: Path) 
 def test_a_random_split_that_leaks_says_what_that_means(made_files: tuple[Path, Path], tmp_path: Path) -> None:
     done = hypercaps("train", *made_files, "--out", tmp_path / "run", "--epochs", 1, "--no-map")
     assert "Split: random (pixels at random), leakage 9" in done.output or "leakage 100" in done.output
-    assert "'--split blocks' tells how much less" in done.output
+    assert "'--split blocks' measures how much lower" in done.output
 
 
 @pytest.mark.parametrize(
     ("kind", "leakage", "patch", "advice"),
     [
-        ("random", 0.051, 7, "many of its test pixels"),
-        ("random", 0.6, 7, "most of its test pixels"),
+        ("random", 0.051, 7, "many test pixels"),
+        ("random", 0.6, 7, "most test pixels"),
         ("random", 0.05, 7, None),
-        ("random", 0.0, 1, "side by side with training pixels"),  # no patch can hold a neighbour
-        ("polygons", 0.9, 7, "most of its test pixels"),
-        ("file", 0.9, 7, "most of its test pixels"),
+        ("random", 0.0, 1, "beside training pixels"),  # no patch can hold a neighbour
+        ("polygons", 0.9, 7, "most test pixels"),
+        ("file", 0.9, 7, "most test pixels"),
         ("blocks", 0.0, 7, None),
         ("blocks", 0.0, 1, None),
         (None, None, 7, None),  # other labels than the model's: nothing is known
@@ -168,7 +168,7 @@ def test_ground_that_was_looked_at_is_not_called_unseen(
 ) -> None:
     metrics = {"split": kind, "leakage": leakage, "pseudo_labelled": pseudo_labelled}
     assert (scene_text(metrics) is not None) == said
-    assert ("learned from unlabelled pixels" in both_text({"random": {"leakage": 1.0}, "blocks": metrics})) == said
+    assert ("trained on unlabelled pixels" in both_text({"random": {"leakage": 1.0}, "blocks": metrics})) == said
 
 
 def test_the_recipe_says_whether_it_learned_from_unlabelled_pixels(made: tuple[Scene, Labels]) -> None:
@@ -195,4 +195,4 @@ def test_both_train_by_the_recipe_and_not_by_what_it_came_to(
     for kind in both:
         for key in ("oa", "confusion", "n_train", "ece_after", "pseudo_labelled"):
             assert shown[kind][key] == both[kind][key], (kind, key)
-    assert "learned from unlabelled pixels" in trained.output
+    assert "trained on unlabelled pixels" in trained.output

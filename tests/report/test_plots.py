@@ -8,7 +8,8 @@ from matplotlib.image import imread
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.inference.metrics import ConfidenceReport, rejection_table, reliability
-from hypercaps.report.plots import colored, curves_picture, map_picture, reliability_picture
+from hypercaps.report.map_pictures import colored, map_picture
+from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.training.loop import EpochRecord
 
 
@@ -16,7 +17,7 @@ def shape_of(picture: bytes) -> tuple[int, int]:
     return imread(io.BytesIO(picture), format="png").shape[:2]
 
 
-def test_colours_are_the_legends_and_grey_where_there_is_no_class() -> None:
+def test_colours_come_from_the_legend_and_are_grey_without_a_class() -> None:
     legend = Legend.of([1, 300])
     picture = colored(np.array([[0, 1], [300, 7]]), legend)
     assert picture.dtype == np.uint8 and picture.shape == (2, 2, 3)
@@ -25,13 +26,13 @@ def test_colours_are_the_legends_and_grey_where_there_is_no_class() -> None:
 
 
 @pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1, 1), (4000, 3)])
-def test_maps_of_any_shape_make_a_picture_of_a_bearable_size(shape: tuple[int, int]) -> None:
+def test_maps_of_any_shape_make_a_picture_of_moderate_size(shape: tuple[int, int]) -> None:
     classes = np.ones(shape, int)
     height, width = shape_of(map_picture(classes, Legend.of([1, 2]), truth=Labels.from_array(classes)))
     assert 100 < height < 2000 and 100 < width < 2500
 
 
-def test_names_are_drawn_as_they_are() -> None:
+def test_names_are_drawn_literally() -> None:
     legend = Legend.of(range(1, 41), ["$x_{$", "a" * 90, "50% <b> [red]", "\\frac{"] + [f"n{i}" for i in range(36)])
     assert min(shape_of(map_picture(np.arange(1, 41).reshape(5, 8), legend))) > 100
 
@@ -47,8 +48,8 @@ def test_reliability_with_and_without_calibration() -> None:
     bare = ConfidenceReport(reliability(sure, right))
     assert min(shape_of(reliability_picture(bare.to_json()))) > 100
     table = rejection_table(sure, right)
-    assert table[-1]["accuracy"] is None  # nothing is that sure
+    assert table[-1]["accuracy"] is None  # no pixel reaches the last threshold
     calibrated = ConfidenceReport(bare.before, "isotonic", bare.before, table)
     assert min(shape_of(reliability_picture(calibrated.to_json()))) > 100
-    doubtful = ConfidenceReport(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
-    assert min(shape_of(reliability_picture(doubtful.to_json()))) > 100
+    unsure = ConfidenceReport(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
+    assert min(shape_of(reliability_picture(unsure.to_json()))) > 100

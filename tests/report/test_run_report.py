@@ -1,4 +1,4 @@
-"""report.html: all of a run on one page that opens offline, whatever the classes are called."""
+"""report.html: the whole run on one page that opens offline, with any class names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.errors import SplitError
 from hypercaps.pipeline.train import train_run
-from hypercaps.report.quicklook import bands_to_see, quicklook
+from hypercaps.report.quicklook import quicklook, rgb_bands
 from hypercaps.report.run_report import make_report
 from hypercaps.report.signatures import signatures
 from support.browser import look_at
@@ -39,7 +39,7 @@ def scene_and_labels() -> tuple[Scene, Labels]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run by blocks, with both splits, unsure pixels and sets."""
+    """A run with a block split, --both, --reject and --coverage."""
     out = tmp_path_factory.mktemp("report") / "run"
     classifier = ConvCapsClassifier(**QUICK, split_by="blocks", block=7, val=0.2)
     scene, labels = scene_and_labels()
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What is in a page: tags, addresses, and the text a reader sees."""
+    """Tags, addresses, tables and visible text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Page(HTMLParser):
         self.addresses: list[str] = []
         self.handlers: list[str] = []
         self.text = ""
-        self.tables: dict[str, list[list[str]]] = {}  # rows of cells, by what stands in the first cell of the head
+        self.tables: dict[str, list[list[str]]] = {}  # rows of cells, by the first cell of the head
         self._rows: list[list[str]] = []
         self._inside = False  # a cell
         self.feed(text)
@@ -92,7 +92,7 @@ def page(folder: Path) -> Page:
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
-def test_nothing_in_it_points_outside(folder: Path, page: Page) -> None:
+def test_the_page_loads_nothing_from_elsewhere(folder: Path, page: Page) -> None:
     assert page.addresses and all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert not {"script", "link", "iframe", "object", "embed", "form", "base"} & set(page.tags)
     text = (folder / "report.html").read_text(encoding="utf-8")
@@ -100,21 +100,21 @@ def test_nothing_in_it_points_outside(folder: Path, page: Page) -> None:
     assert "default-src 'none'" in text
 
 
-def test_names_are_text_and_nothing_else(page: Page) -> None:
+def test_names_are_escaped(page: Page) -> None:
     assert "<script>alert('corn')</script>" in page.text and 'wheat" onerror="x' in page.text
     assert "<b>scene</b>" in page.text and "<i>cube</i>.npy" in page.text
     assert "i" not in page.tags and not page.handlers
 
 
-def test_every_figure_is_that_of_the_run(folder: Path, page: Page) -> None:
+def test_every_number_is_that_of_the_run(folder: Path, page: Page) -> None:
     metrics = json.loads((folder / "metrics.json").read_text())
     for key in ("oa", "aa", "kappa"):
         assert f"{metrics[key]:.2f} %" in page.text
         assert f"{metrics['both']['random'][key]:.2f} %" in page.text
     assert "Split: blocks (blocks of 7 x 7 pixels), leakage 0.0 %" in page.text
     assert metrics["both"]["random"]["leakage"] > 0.05 and metrics["both"]["blocks"]["oa"] == metrics["oa"]
-    assert page.text.count("learned from unlabelled pixels") == 2  # beside the scores, and beside both splits
-    assert "exchangeable" in page.text and "different ground" in page.text
+    assert page.text.count("trained on unlabelled pixels") == 2  # beside the scores, and beside both splits
+    assert "exchangeable" in page.text and "different areas" in page.text
     assert metrics["model_sha256"] in page.text and metrics["versions"]["torch"] in page.text
     cells = page.tables
     classes = json.loads((folder / "classes.json").read_text())["classes"]
@@ -128,18 +128,18 @@ def test_every_figure_is_that_of_the_run(folder: Path, page: Page) -> None:
         assert row[4] == f"{score['accuracy']:.2f}" and row[6] == f"{mapped[entry['label']]:,}"
     assert table[-1][0] == "unsure" and table[-1][6] == f"{mapped[4]:,}" and mapped.sum() == 36 * 36
     assert sum(float(row[7]) for row in table) == pytest.approx(100, abs=0.05)
-    assert [[int(cell) for cell in row[1:]] for row in cells["truth, by row"]] == metrics["confusion"]
-    kept, right = cells["least confidence"]
+    assert [[int(cell) for cell in row[1:]] for row in cells["true class"]] == metrics["confusion"]
+    kept, right = cells["threshold"]
     assert kept[1:] == [f"{100 * row['kept']:.1f}" for row in metrics["rejection"]]
     assert right[1:] == [f"{100 * row['accuracy']:.1f}" for row in metrics["rejection"]]
-    held, sizes = cells["in % of the pixels"]
+    held, sizes = cells["chosen coverage, %"]
     assert held[1:] == [f"{100 * row['held']:.1f}" for row in metrics["sets"]]
     assert sizes[1:] == [f"{row['size']:.2f}" for row in metrics["sets"]]
     assert "split_by='blocks'" in page.text and "block=7" in page.text and "train=" in page.text
     assert "unsure: confidence below 0.9" in page.text
 
 
-def test_it_is_made_from_the_folder_alone(folder: Path) -> None:
+def test_the_report_is_made_from_the_folder_alone(folder: Path) -> None:
     assert make_report(folder) == (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -152,7 +152,7 @@ def test_classes_and_their_pixels_are_counted(folder: Path) -> None:
     assert all(sum(map(abs, entry["share"])) == pytest.approx(1) for entry in classes["classes"])
 
 
-def test_the_pictures_show_what_they_say(folder: Path) -> None:
+def test_labels_and_scene_pictures_have_the_right_pixels(folder: Path) -> None:
     scene, labels = scene_and_labels()
     truth = np.round(255 * imread(folder / "labels.png")[..., :3]).astype(int)
     for entry in labels.legend:
@@ -160,15 +160,15 @@ def test_the_pictures_show_what_they_say(folder: Path) -> None:
     assert imread(folder / "scene.png").shape[:2] == scene.shape[:2]
 
 
-def test_a_browser_opens_it_without_a_complaint(folder: Path, tmp_path: Path) -> None:
+def test_a_browser_opens_it_without_errors(folder: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.html"
     bad.write_text('<img src="http://elsewhere.test/x.png"><script>fails()</script>')
-    control = look_at(bad)  # the same eyes do see a script that fails and a picture from elsewhere
-    assert "elsewhere.test" in control.hosts and "fails is not defined" in control.complaints[0]
-    errands = control.hosts - {"elsewhere.test"}  # what the browser asks for itself
+    control = look_at(bad)  # shows that failing scripts and remote pictures would be noticed
+    assert "elsewhere.test" in control.hosts and "fails is not defined" in control.errors[0]
+    own_requests = control.hosts - {"elsewhere.test"}  # of the browser itself
     seen = look_at(folder / "report.html", height=7000)
-    assert not seen.complaints and seen.hosts <= errands
-    # Something is drawn from the top to the last lines, and below them nothing: the whole page was looked at.
+    assert not seen.errors and seen.hosts <= own_requests
+    # Something is drawn from the top to the last lines and nothing below: the screenshot has the whole page.
     drawn = [part.std() > 0.02 for part in np.array_split(seen.picture, 35)]
     assert all(drawn[:18]) and not drawn[-1]
     assert len(np.unique((seen.picture[::4, ::4] * 15).astype(int) @ [256, 16, 1])) > 50  # colours
@@ -176,13 +176,13 @@ def test_a_browser_opens_it_without_a_complaint(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("classes", ["few", "many"])
 def test_a_phone_shows_it_without_cutting_anything_off(folder: Path, tmp_path: Path, classes: str) -> None:
-    """What is wider than the screen scrolls inside a box of its own: right of the margin the page is empty."""
+    """Wide tables scroll inside their own box: the right margin of the page is empty."""
     page = folder / "report.html"
     if classes == "many":
         page = tmp_path / "many.html"
         tall = re.sub(r"(<th scope=\"col\" title=[^>]*>)", r"\1" * 30, (folder / "report.html").read_text())
         page.write_text(tall)
-    frame = tmp_path / "phone.html"  # chromium makes no window as narrow as a phone
+    frame = tmp_path / "phone.html"  # chromium's windows are wider than a phone
     frame.write_text(
         f'<body style="margin:0"><iframe src="{page.as_uri()}" style="width:360px;height:6000px;border:0">'
     )
@@ -191,44 +191,45 @@ def test_a_phone_shows_it_without_cutting_anything_off(folder: Path, tmp_path: P
     assert seen[:, 348:360].std() < 0.01
 
 
-def test_without_a_map_and_without_validation_it_says_so(tmp_path: Path) -> None:
+def test_the_report_mentions_a_missing_map_and_missing_validation(tmp_path: Path) -> None:
     scene, labels = scene_and_labels()
     options = {key: value for key, value in QUICK.items() if key not in ("epochs", "batch_size")}
     classifier = ConvCapsClassifier(**options, method="rbf-svm", val=0.0)
     train_run(classifier, scene, labels, tmp_path / "run", with_map=False)
     text = Page((tmp_path / "run" / "report.html").read_text()).text
     assert "This run has no map" in text and "confidence is the raw score" in text
-    assert "has no capsules that could be asked" in text
+    assert "has no capsules, so there is no band attribution" in text
 
 
-def test_a_georeferenced_map_has_areas(tmp_path: Path) -> None:
+def test_a_georeferenced_map_has_areas_in_hectares(tmp_path: Path) -> None:
     cube, truth = make_cube()
     plain = Scene.from_array(cube)
     scene = Scene(plain.shape, plain.dtype, plain.reader, crs="EPSG:32633", transform=(30.0, 0, 5e5, 0, -30.0, 5e6))
     classifier = ConvCapsClassifier(**QUICK, recipe="paper")
     train_run(classifier, scene, Labels.from_array(truth), tmp_path / "run")
     page = Page((tmp_path / "run" / "report.html").read_text())
-    assert "leakage 100.0 %" in page.text and "expect less" in page.text  # a random split is never shown without it
+    # The scores of a random split are never shown without its leakage.
+    assert "leakage 100.0 %" in page.text and "expect a lower accuracy" in page.text
     counts = np.bincount(classifier.predict(scene).ravel(), minlength=4)[1:]
     assert [row[-1] for row in page.tables["Class"]] == [f"{0.09 * n:.1f}" for n in counts.tolist()]
     assert counts.sum() == truth.size
 
 
-# ---- what it is made of ----------------------------------------------------------------------------------------------
+# ---- parts of the report --------------------------------------------------------------------------------------------
 
 
-def test_bands_are_those_the_eye_sees() -> None:
+def test_the_picture_shows_red_green_and_blue_bands() -> None:
     cube = np.zeros((3, 4, 25), dtype=np.float32)
-    (red, green, blue), natural = bands_to_see(Scene.from_array(cube, wavelengths=np.linspace(400, 1000, 25)))
+    (red, green, blue), natural = rgb_bands(Scene.from_array(cube, wavelengths=np.linspace(400, 1000, 25)))
     waves = np.linspace(400, 1000, 25)
     assert natural and (waves[red], waves[green], waves[blue]) == (650, 550, 475)
     for infrared in (np.linspace(1000, 2500, 25), None):
-        bands, natural = bands_to_see(Scene.from_array(cube, wavelengths=infrared))
+        bands, natural = rgb_bands(Scene.from_array(cube, wavelengths=infrared))
         assert not natural and len(set(bands)) == 3 and max(bands) < 25
 
 
 def test_a_large_scene_is_thinned_on_one_grid() -> None:
-    """Tiles of what is read must not show: every step-th pixel of the whole, wherever tiles begin."""
+    """Every step-th pixel of the whole scene is shown, independent of the tiles that are read."""
     rng = np.random.default_rng(0)
     cube = rng.random((300, 530, 3)).astype(np.float32)
     cube[::7, 10] = np.nan
@@ -250,8 +251,8 @@ def test_spectra_are_means_of_the_labelled_pixels(trained: ConvCapsClassifier, m
         own = cube[labels.array == signature.entry.label]
         chosen = np.unique(np.linspace(0, len(own) - 1, min(200, len(own))).round().astype(int))
         np.testing.assert_allclose(signature.mean, own[chosen].mean(axis=0, dtype=np.float64), rtol=1e-6)
-        assert signature.heard is not None and len(signature.heard.pixels) == 8
-        assert (labels.array[tuple(signature.heard.pixels.T)] == signature.entry.label).all()
+        assert signature.explanation is not None and len(signature.explanation.pixels) == 8
+        assert (labels.array[tuple(signature.explanation.pixels.T)] == signature.entry.label).all()
 
 
 # ---- both splits -----------------------------------------------------------------------------------------------------
@@ -270,10 +271,10 @@ def test_train_both_from_the_command_line(tmp_path: Path) -> None:
     both = json.loads((tmp_path / "run" / "metrics.json").read_text())["both"]
     assert list(both) == ["random", "blocks"] and both["blocks"]["block"] == 7 and both["blocks"]["leakage"] == 0
     assert f"{both['blocks']['oa']:.2f} %" in done.output and f"{both['random']['oa']:.2f} %" in done.output
-    assert "By both splits" in html.unescape((tmp_path / "run" / "report.html").read_text())
+    assert "Random split and block split" in html.unescape((tmp_path / "run" / "report.html").read_text())
 
 
-def test_both_is_refused_where_there_is_no_counterpart(tmp_path: Path) -> None:
+def test_both_is_refused_for_splits_without_a_counterpart(tmp_path: Path) -> None:
     scene, labels = scene_and_labels()
     with pytest.raises(SplitError, match="no counterpart"):
         train_run(ConvCapsClassifier(split_by="polygons"), scene, labels, tmp_path / "run", both=True)
@@ -294,14 +295,14 @@ def test_ctrl_c_in_the_second_training_keeps_the_first(tmp_path: Path, monkeypat
     classifier = ConvCapsClassifier(**QUICK, recipe="paper", block=7)
     result = train_run(classifier, scene, labels, tmp_path / "run", both=True, with_map=False)
     assert len(fitted) == 2 and "both" not in result.metrics and (tmp_path / "run" / "model.safetensors").exists()
-    assert "By both splits" not in (tmp_path / "run" / "report.html").read_text()
+    assert "Random split and block split" not in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("option", ["reject", "coverage"])
 def test_a_split_without_validation_pixels_is_refused_before_training(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of few labels, 5 % is none, although a share was asked for."""
+    """A small share of few labels is no pixel at all."""
     scene, labels = scene_and_labels()
     few = labels.array.copy()
     few[6:] = 0

@@ -14,7 +14,8 @@ import pytest
 from matplotlib.image import imread
 
 from hypercaps.data.labels import Legend
-from hypercaps.report.plots import convergence_picture, maps_picture
+from hypercaps.report.map_pictures import maps_picture
+from hypercaps.report.plots import convergence_picture
 from hypercaps.study.pages import Heading, Picture, Table, Text, study_document, to_html, to_markdown, write_study
 
 HOSTILE = '<script>alert("1")</script>'

@@ -1,4 +1,4 @@
-"""A real browser for pages: Debian's chromium, kept off the network by a proxy on loopback that notes what it asks."""
+"""Open pages in Debian's chromium; a proxy on loopback keeps it off the network and records its requests."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ import numpy.typing as npt
 import pytest
 from matplotlib.image import imread
 
+OWN_HOST = "browser.invalid"
 QUIET = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
     "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=5000", "--enable-logging=stderr",
+    # Requests that the browser sends for itself at any time, at a host that no page names.
+    f"--gcm-checkin-url=https://{OWN_HOST}/", f"--gaia-url=https://{OWN_HOST}/", f"--google-base-url=https://{OWN_HOST}/",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What came of opening a page."""
+    """What opening a page showed."""
 
     picture: npt.NDArray[np.float32]  # (h, w, 3)
-    complaints: list[str]  # of the console: script errors, what the page's own policy refused
-    hosts: set[str]  # that were asked for anything, by the page or by the browser for itself
+    errors: list[str]  # of the console: script errors, requests refused by the page's own policy
+    hosts: set[str]  # requested by the page, or by the browser itself at its start
 
 
 def look_at(page: Path, *, width: int = 1280, height: int = 2000) -> Seen:
@@ -62,5 +65,5 @@ def look_at(page: Path, *, width: int = 1280, height: int = 2000) -> Seen:
         proxy.shutdown()
         assert shot.exists(), done.stderr
         picture = imread(shot)[..., :3]
-    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return Seen(picture, complaints, hosts)
+    errors = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return Seen(picture, errors, hosts - {OWN_HOST})

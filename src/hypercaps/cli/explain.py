@@ -88,18 +88,16 @@ def explain(
     about = found.describe()
     files = {}
     if out is not None:
-        from hypercaps.report.plots import listening_picture
+        from hypercaps.report.plots import attribution_picture
 
-        where = f"row {pixel[0]}, column {pixel[1]}" if pixel else f"{len(found.pixels)} pixels"
-        title = f"What the capsule of {found.entry.name} listened to: {where} of {found.scene}"
-        files[out] = listening_picture(found.each, found.spectrum, found.mean, found.wavelengths, title=title)
+        files[out] = attribution_picture(found)
     if json_file is not None and not to_stdout:
         files[json_file] = (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()
     write_files(files)
     if to_stdout:
         typer.echo(json.dumps(about, indent=2, allow_nan=False))
         return
-    tables.print_explanation(console, about)
+    tables.print_explanation(console, found)
     for path in files:
         console.print(f"wrote {plain(path)}")
 

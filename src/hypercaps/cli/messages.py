@@ -1,6 +1,6 @@
-"""How errors and warnings reach a person: one sentence each; --debug shows the traceback.
+"""Errors and warnings on the terminal: one sentence each; --debug shows the traceback.
 
-rich is imported when there is something to say, so that ``hypercaps --help`` does not wait for it.
+rich is imported when a message is printed, so that ``hypercaps --help`` does not wait for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SentenceGroup(TyperGroup):
-    """Turns what the user can mend into one sentence and exit code 2; --debug shows the traceback."""
+    """Print errors that the user can fix as one sentence and exit with code 2; --debug shows the traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -70,7 +70,7 @@ def show_warning(
     file: Any = None,
     line: Any = None,
 ) -> None:
-    """Warnings about the user's data are for the user; the rest is for developers, as Python shows it."""
+    """Print warnings about data and speed as a sentence, other warnings as Python does."""
     if issubclass(category, DataWarning | SpeedWarning):
         say(f"[bold yellow]Warning:[/] {plain(message)}")
     else:

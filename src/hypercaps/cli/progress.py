@@ -1,4 +1,4 @@
-"""How far a training, a map, a study or a download is: bars on a terminal, plain lines elsewhere."""
+"""Progress of trainings, maps, studies and downloads: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
+if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.study.plan import Setting
     from hypercaps.study.study import StudyStart
     from hypercaps.training.loop import Progress as TrainingProgress
 
-_EVERY = 10  # epochs between lines where there is no terminal to draw a bar on
+_EVERY = 10  # epochs between lines, without a terminal
 
 
 class RunProgress:
-    """Bars for training (loss, validation accuracy, time left) and mapping; plain lines without a tables."""
+    """Bars for training (loss, validation accuracy, time left) and mapping; plain lines without a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -72,7 +72,7 @@ class RunProgress:
         self._update("classifying", done, total, f"{done:,} of {total:,} pixels")
 
     def _update(self, name: str, done: float, total: float, figures: str) -> None:
-        # A second pass of the same kind (test set, then map) starts a bar of its own.
+        # A second pass of the same kind (test set, then map) gets a new bar.
         task = self._tasks.get(name)
         if task is None or (self._progress.tasks[task].finished and done < total):
             task = self._tasks[name] = self._progress.add_task(name, total=total, figures=figures)
@@ -107,7 +107,7 @@ class _DownloadBar:
     def update(self, amount: int) -> None:
         self._progress.advance(self._task, amount)
 
-    def reset(self) -> None:  # pooch resets and then adds the whole once more: the bar is full already
+    def reset(self) -> None:  # pooch resets, then adds the whole size again
         self._progress.update(self._task, completed=0)
 
     def close(self) -> None:
@@ -115,12 +115,12 @@ class _DownloadBar:
 
 
 def download_bar(console: Console) -> Callable[[str, int], _DownloadBar]:
-    """Makes a bar for a download; given to the catalogue."""
+    """A function that makes the bar of a download, for the catalogue."""
     return lambda name, size: _DownloadBar(console, name, size)
 
 
 class StudyProgress:
-    """A line for every run of a study as it ends, and on a terminal a bar below for the one at hand."""
+    """A line for every finished run of a study, and on a terminal a bar for the current one."""
 
     def __init__(self, console: Console, workers: int) -> None:
         self._console = console
@@ -135,7 +135,7 @@ class StudyProgress:
             disable=not console.is_terminal,
             transient=True,
         )
-        waiting = f"{workers} runs at a time" if workers > 1 else "getting ready"
+        waiting = f"{workers} runs at a time" if workers > 1 else "preparing"
         self._task = self._progress.add_task(waiting, total=None, figures="")
 
     def __enter__(self) -> StudyProgress:
@@ -156,23 +156,30 @@ class StudyProgress:
         for scene, reason in start.missing.items():
             self._console.print(f"[yellow]Missing[/] {escape(scene)}: {escape(reason)}", soft_wrap=True)
         before = f", {start.done_before} of them done before" if start.done_before else ""
-        again = f", {start.failed_before} that failed are tried again" if start.failed_before else ""
+        again = f", {start.failed_before} failed before and run again" if start.failed_before else ""
         self._console.print(f"{start.planned} runs{before}{again}")
-        self._progress.start()  # not before: downloads have bars of their own
+        self._progress.start()  # after the downloads, which have their own bars
 
     def run_done(self, record: Mapping[str, Any]) -> None:
         if not record.get("cut_short"):
             self._done += 1
-        number, block = record.get("labels_per_class"), record.get("block")
-        drawn = f"{100 * record['train_share']:g} %" if number is None else f"{number} of each class"
-        drawn += f" by {record.get('split') or 'random'} split" if block is None else f" by blocks of {block}"
-        what = f"{record['scene']}, {record['method']}, {drawn}, seed {record['seed']}"
-        if record["error"] is not None:
-            outcome = f"[red]failed[/]: {escape(record['error'])}"
-        else:
-            leakage = record.get("leakage")
-            seen = "" if leakage is None else f", leakage {100 * leakage:.1f} %"
-            outcome = f"OA {record['oa']:.2f} %{seen}, trained in {record['train_seconds']:.1f} s"
-            if record["cut_short"]:
-                outcome += f", cut short by the budget after {record['epochs']} epochs"
-        self._console.print(f"{self._done}/{self._planned} {escape(what)}: {outcome}", soft_wrap=True)
+        self._console.print(
+            f"{self._done}/{self._planned} {escape(_run_name(record))}: {_outcome(record)}", soft_wrap=True
+        )
+
+
+def _run_name(record: Mapping[str, Any]) -> str:
+    number, block = record.get("labels_per_class"), record.get("block")
+    amount = f"{100 * record['train_share']:g} %" if number is None else f"{number} per class"
+    split = f"{record.get('split') or 'random'} split" if block is None else f"blocks of {block}"
+    return f"{record['scene']}, {record['method']}, {amount} by {split}, seed {record['seed']}"
+
+
+def _outcome(record: Mapping[str, Any]) -> str:
+    if record["error"] is not None:
+        return f"[red]failed[/]: {escape(record['error'])}"
+    leakage = "" if record.get("leakage") is None else f", leakage {100 * record['leakage']:.1f} %"
+    text = f"OA {record['oa']:.2f} %{leakage}, trained in {record['train_seconds']:.1f} s"
+    if record["cut_short"]:
+        text += f", stopped by the time budget after {record['epochs']} epochs"
+    return text

@@ -1,8 +1,8 @@
-"""What the command line tells a person: scores, tables, facts."""
+"""Tables and summaries that the command line prints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,95 +11,103 @@ from rich.markup import escape
 from rich.table import Table
 
 from hypercaps.io.writers.run_folder import RUN_FILES
-from hypercaps.report.wording import both_text, leakage_text, scene_text, split_text
+from hypercaps.report.wording import Metrics, both_text, leakage_text, scene_text, split_text
 
-if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
+if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
+    from hypercaps.inference.explain import Explanation
     from hypercaps.study.study import StudyResult
 
+_FILES = {
+    "report.html": "the whole run on one page: start here",
+    "map.png": "the map beside the ground truth",
+    "map.tif": "the class map, with colours, for a GIS",
+    "map.tif.aux.xml": "class names, for GDAL",
+    "map.qml": "style of the map, for QGIS",
+    "confidence.tif": "confidence of each pixel, 0 to 1",
+    "probabilities.tif": "probability of each class, one band per class",
+    "sets.tif": "number of classes in each pixel's conformal set",
+    "metrics.json": "all scores and settings",
+    "curves.png": "training loss and validation accuracy by epoch",
+    "history.csv": "the same as numbers",
+    "reliability.png": "how well confidence matches accuracy",
+    "scene.png": "the scene in three of its bands",
+    "labels.png": "the ground truth",
+    "classes.json": "class spectra and band attribution",
+    "split.npz": "training, validation and test pixels",
+    "model.safetensors": "the model, for 'hypercaps map'",
+}
 
-def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
-    """The table of classes and the three figures, with how far they reach."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("class", justify="right")
-    table.add_column("name")
-    table.add_column("test pixels", justify="right")
-    table.add_column("accuracy", justify="right")
+
+def print_scores(console: Console, metrics: Metrics) -> None:
+    """Accuracy by class, OA, AA and kappa, and where they hold."""
+    table = _table("class>", "name", "test pixels>", "accuracy>")
     for row in metrics["per_class"]:
-        accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2f} %"
-        table.add_row(str(row["label"]), escape(row["name"]), f"{row['test']:,}", accuracy)
+        table.add_row(str(row["label"]), escape(row["name"]), f"{row['test']:,}", _percent(row["accuracy"]))
     console.print()
     console.print(table)
     console.print()
-    known = metrics["n_train"] is not None
-    origin = f" ({metrics['n_train']:,} trained, {metrics['n_val']:,} validated)" if known else ""
-    console.print(
+    for line in _score_lines(metrics):
+        console.print(line, soft_wrap=True)
+
+
+def _score_lines(metrics: Metrics) -> Iterable[str]:
+    """The lines below the table of classes."""
+    sizes = ""
+    if metrics["n_train"] is not None:
+        sizes = f" ({metrics['n_train']:,} training, {metrics['n_val']:,} validation pixels)"
+    yield (
         f"[bold]OA {metrics['oa']:.2f} %   AA {metrics['aa']:.2f} %   kappa {metrics['kappa']:.2f} %[/]   "
-        f"on {metrics['n_test']:,} test pixels{origin}",
-        soft_wrap=True,
+        f"on {metrics['n_test']:,} test pixels{sizes}"
     )
-    console.print(split_text(metrics), soft_wrap=True)
-    for advice in (None if "both" in metrics else leakage_text(metrics), scene_text(metrics)):
-        if advice is not None:
-            console.print(advice, soft_wrap=True)
+    yield split_text(metrics)
+    yield from filter(None, (None if "both" in metrics else leakage_text(metrics), scene_text(metrics)))
     if metrics.get("ece_after") is not None:
-        console.print(
-            f"Confidence differs from the share that is right by {100 * metrics['ece_after']:.1f} points on average "
-            f"({100 * metrics['ece_before']:.1f} before calibration).",
-            soft_wrap=True,
+        yield (
+            f"Confidence differs from accuracy by {100 * metrics['ece_after']:.1f} percentage points on average "
+            f"({100 * metrics['ece_before']:.1f} before calibration)."
         )
     if "train_seconds" in metrics:
-        console.print(
-            f"{metrics['parameters']:,} parameters, epochs: {metrics['epochs']} in {metrics['train_seconds']:.1f} s, "
-            f"kept epoch {metrics['best_epoch']}"
+        yield (
+            f"{metrics['parameters']:,} parameters, {metrics['epochs']} epochs in {metrics['train_seconds']:.1f} s, "
+            f"weights of epoch {metrics['best_epoch']}"
         )
 
 
-def print_both(console: Console, both: Mapping[str, Mapping[str, Any]]) -> None:
-    """The same recipe scored by two splits, side by side."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for name, metrics in both.items():
-        side = f" of {metrics['block']}" if metrics["block"] else ""
-        table.add_column(f"{name}{side}", justify="right")
+def print_both(console: Console, both: Mapping[str, Metrics]) -> None:
+    """The scores of a random split and of a block split side by side."""
+    sides = [f" of {metrics['block']}" if metrics["block"] else "" for metrics in both.values()]
+    table = _table("", *(f"{name}{side}>" for name, side in zip(both, sides, strict=True)))
     for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa")):
         table.add_row(f"[bold]{name}[/]", *(f"[bold]{metrics[key]:.2f} %[/]" for metrics in both.values()))
     table.add_row("leakage", *(f"{100 * metrics['leakage']:.1f} %" for metrics in both.values()))
-    for key, name in (("n_train", "trained"), ("n_val", "validated"), ("n_test", "tested")):
-        table.add_row(f"pixels {name}", *(f"{metrics[key]:,}" for metrics in both.values()))
-    found = [{row["label"]: row for row in metrics["per_class"]} for metrics in both.values()]
-    for label, row in found[0].items():
-        accuracies = [rows.get(label, {}).get("accuracy") for rows in found]
-        cells = ("-" if accuracy is None else f"{accuracy:.2f} %" for accuracy in accuracies)
-        table.add_row(f"{label} {escape(row['name'])}", *cells)
+    for key, name in (("n_train", "training"), ("n_val", "validation"), ("n_test", "test")):
+        table.add_row(f"{name} pixels", *(f"{metrics[key]:,}" for metrics in both.values()))
+    accuracies = [{row["label"]: row["accuracy"] for row in metrics["per_class"]} for metrics in both.values()]
+    for row in next(iter(both.values()))["per_class"]:
+        cells = (_percent(accuracy.get(row["label"])) for accuracy in accuracies)
+        table.add_row(f"{row['label']} {escape(row['name'])}", *cells)
     console.print()
     console.print(table)
     console.print(f"\n{both_text(both)}", soft_wrap=True)
 
 
+def _table(*headings: str) -> Table:
+    """A table without lines; columns whose heading ends in ">" are aligned to the right."""
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading.removesuffix(">"), justify="right" if heading.endswith(">") else "left")
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} %"
+
+
 def print_files(console: Console, out: Path) -> None:
-    """Where to look."""
+    """The files of a run's folder."""
+    assert set(_FILES) == set(RUN_FILES)
     console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
-    about = {
-        "report.html": "all of it on one page: look here first",
-        "map.png": "the map beside the ground truth",
-        "map.tif": "classes with colours, for a GIS",
-        "map.tif.aux.xml": "the classes' names, for GDAL",
-        "map.qml": "the map's style, for QGIS",
-        "confidence.tif": "how sure each pixel is, 0 to 1",
-        "probabilities.tif": "how likely each class is, a band each",
-        "sets.tif": "how many classes it takes to hold the true one as often as asked",
-        "metrics.json": "all figures",
-        "curves.png": "loss and validation accuracy by epoch",
-        "history.csv": "the same as numbers",
-        "reliability.png": "how far confidence can be trusted",
-        "scene.png": "the scene in three of its bands",
-        "labels.png": "the ground truth",
-        "classes.json": "spectra of the classes, and what the network listened to",
-        "split.npz": "which pixels trained, validated and tested",
-        "model.safetensors": "the model, for 'hypercaps map'",
-    }
-    assert set(about) == set(RUN_FILES)
-    for name, meaning in about.items():
+    for name, meaning in _FILES.items():
         if (out / name).exists():
             console.print(f"  {name:<19} {meaning}")
 
@@ -107,7 +115,7 @@ def print_files(console: Console, out: Path) -> None:
 def print_scenes(console: Console, scenes: list[dict[str, Any]]) -> None:
     """The catalogue as a table."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "sensor", "here"):
+    for heading in ("name", "sensor", "local"):
         table.add_column(heading, no_wrap=True)
     for heading in ("rows x cols x bands", "classes", "labels"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -115,82 +123,74 @@ def print_scenes(console: Console, scenes: list[dict[str, Any]]) -> None:
         table.add_row(
             f"[bold]{scene['name']}[/]",
             scene["sensor"],
-            "yes" if scene["at_hand"] else "fetch",
+            "yes" if scene["at_hand"] else "no",
             f"{scene['rows']} x {scene['cols']} x {scene['bands']}",
             str(len(scene["classes"])),
             f"{scene['labelled']:,}",
         )
     console.print(table)
-    console.print("\n'hypercaps info NAME' tells more; 'hypercaps scenes download NAME' fetches one.")
+    console.print("\n'hypercaps info NAME' describes a scene; 'hypercaps scenes download NAME' downloads it.")
 
 
 def print_methods(console: Console, methods: list[dict[str, Any]]) -> None:
-    """The methods as a table, each with the recipes it can be trained by; the first line's is the default."""
-    table = Table(box=None, pad_edge=False)
+    """The methods as a table, one row for each recipe, the default recipe first."""
     counted = any(method["parameters"] is not None for method in methods)
-    table.add_column("name", no_wrap=True)
-    table.add_column("patch", justify="right")
-    if counted:
-        table.add_column("parameters", justify="right")
-    table.add_column("looks at")
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("training")
+    table = _table("name", "patch>", *(["parameters>"] if counted else []), "input", "recipe", "training")
+    for column in (table.columns[0], table.columns[-2]):
+        column.no_wrap = True
     for method in methods:
-        default = method["recipe"]
-        first = [f"[bold]{method['name']}[/]", str(method["patch"])]
+        cells = [f"[bold]{method['name']}[/]", str(method["patch"])]
         if counted:
-            first.append("-" if method["parameters"] is None else f"{method['parameters']:,}")
-        first.append(method["looks_at"])
-        for name in (default, *(other for other in method["recipes"] if other != default)):
-            table.add_row(*first, name, method["recipes"][name])
-            first = [""] * len(first)
+            cells.append("-" if method["parameters"] is None else f"{method['parameters']:,}")
+        cells.append(method["looks_at"])
+        for name in sorted(method["recipes"], key=lambda name: name != method["recipe"]):
+            table.add_row(*cells, name, method["recipes"][name])
+            cells = [""] * len(cells)
     console.print(table)
     for method in methods:
         if method["problem"]:
             console.print(f"\n{method['name']}: {escape(method['problem'])}.")
     console.print(
-        "\nA method's first recipe is taken if --recipe is left out. Of two batch sizes the larger is for "
-        "scenes with 20,000 labelled pixels or more.",
+        "\nThe first recipe of a method is the default of --recipe. Where two batch sizes are given, the larger one is "
+        "for scenes with 20,000 or more labelled pixels.",
         soft_wrap=True,
     )
 
 
 def print_study(console: Console, out: Path, result: StudyResult) -> None:
-    """What came of a study, and where to look."""
+    """The outcome of a study, and its pages."""
     console.print()
     if result.missing:
         console.print(f"[yellow]Missing scenes[/]: {escape(', '.join(result.missing))}", soft_wrap=True)
     if result.failed:
-        console.print(f"[yellow]Failed runs[/]: {result.failed}; the page says why, the same command tries them again")
+        console.print(f"[yellow]Failed runs[/]: {result.failed}; the page says why, the same command runs them again")
     if result.left:
-        console.print(f"{result.left} of {result.planned} runs are left: the same command goes on with them")
+        console.print(f"{result.left} of {result.planned} runs are left: the same command continues with them")
     console.print(f"The study is in [bold]{escape(str(out))}[/]: open results.html, or read results.md", soft_wrap=True)
 
 
-def print_explanation(console: Console, found: Mapping[str, Any], *, most: int = 5) -> None:
-    """What ``Explanation.describe`` gives, in a few lines: the bands that spoke loudest, and whether they matter."""
-    share, waves, check = found["share"], found["wavelengths_nm"], found["deletion"]
+def print_explanation(console: Console, explanation: Explanation, *, most: int = 5) -> None:
+    """The bands of highest attribution for and against the class, and the deletion check."""
+    share, waves, check = explanation.share.tolist(), explanation.wavelengths, explanation.deletion
+    ranked = sorted(range(len(share)), key=lambda band: share[band])  # from against to for
 
-    def named(band: int) -> str:
-        return f"band {band + 1}" if waves is None else f"{waves[band]:.0f} nm"
+    def named(bands: list[int]) -> str:
+        names = [f"band {band + 1}" if waves is None else f"{waves[band]:.0f} nm" for band in bands]
+        return ", ".join(f"{name} ({abs(share[band]):.1%})" for name, band in zip(names, bands, strict=True)) or "none"
 
-    ranked = sorted(range(len(share)), key=lambda band: share[band])
-    pixels = found["pixels"]
-    where = f"row {pixels[0][0]}, column {pixels[0][1]}" if len(pixels) == 1 else f"{len(pixels)} pixels"
-    console.print(f"[bold]{escape(found['class']['name'])}[/] in {where} of {escape(found['scene'])}", highlight=False)
-    for what, bands in (("for it spoke", ranked[::-1][:most]), ("against it", ranked[:most])):
-        heard = [f"{named(band)} ({abs(share[band]):.1%})" for band in bands if (share[band] > 0) == (what[0] == "f")]
-        console.print(f"  {what:14}{', '.join(heard) or 'nothing'}", highlight=False, soft_wrap=True)
-    console.print(
-        f"  its capsule is {check['length']:.3f} long; without the {check['bands']} bands that speak most for it "
-        f"{check['without_top']:.3f}, without {check['bands']} at random {check['without_random']:.3f}",
-        highlight=False,
-        soft_wrap=True,
+    lines = (
+        f"[bold]{escape(explanation.entry.name)}[/]: {escape(explanation.where)}",
+        f"  bands for it      {named([band for band in ranked[::-1][:most] if share[band] > 0])}",
+        f"  bands against it  {named([band for band in ranked[:most] if share[band] <= 0])}",
+        f"  length of its capsule: {check.length:.3f}; without the {check.bands} top bands {check.without_top:.3f}, "
+        f"without {check.bands} random bands {check.without_random:.3f}",
     )
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def print_facts(console: Console, facts: Mapping[str, Any]) -> None:
-    """Facts as two columns; lists of classes as a table of their own."""
+    """Facts as two columns, and below them the classes."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column()

@@ -1,9 +1,9 @@
-"""Where to label next: pixels of which a model is unsure, spread over the scene and over the classes.
+"""Suggest pixels to label next: uncertain ones, spread over the scene and over the classes.
 
-A pixel is unsure by its margin, the difference between its two highest scores. The most unsure pixels of a map lie side
-by side, along the same few borders, and ten labels there teach little more than one. So pixels are chosen one after
-another, class after class in turn, each time the one with the largest product of how unsure it is and how far it lies
-from those chosen and from those labelled already.
+A pixel is uncertain if its margin, the difference between its two highest scores, is small. The most uncertain pixels
+lie side by side along the same few borders, and ten labels there teach little more than one. So pixels are chosen one
+after another, class by class in turn, each time the one with the largest product of uncertainty and distance to the
+nearest chosen or labelled pixel.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hypercaps.inference.predict import MappedWindow
 
 KEPT = 4000  # candidates of each class: more are thinned, so that memory does not grow with the scene
 _KEPT_OF_WINDOW = 400  # of each class, in one window
-_FAR = 0.1  # of the longer side of what was looked at: being further away than this is no longer better
+_FAR = 0.1  # of the longer side of the mapped area: larger distances count as this one
 
 Floats = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,20 @@ class Suggestion:
     rank: int  # from 1, the most useful first
     row: int
     col: int
-    first: LegendEntry  # what the model takes it for
-    second: LegendEntry  # and what it may be
+    first: LegendEntry  # the predicted class
+    second: LegendEntry  # the class with the second-highest score
     confidence: float  # in the first
-    margin: float  # score of the first less that of the second
+    margin: float  # score of the first minus that of the second
 
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Pixels of one class among which to choose."""
+    """N pixels of one predicted class."""
 
-    rows: Whole  # (N,)
-    cols: Whole
-    second: Whole  # number of the class that came second
-    margin: Floats  # (N,) the highest score less the second
+    rows: Integers  # (N,)
+    cols: Integers  # (N,)
+    second: Integers  # (N,) number of the class with the second-highest score
+    margin: Floats  # (N,) the highest score minus the second
     confidence: Floats  # (N,)
 
     def __getitem__(self, which: Any) -> _Candidates:
@@ -57,7 +57,12 @@ class _Candidates:
         return len(self.rows)
 
     @staticmethod
-    def joined(parts: Sequence[_Candidates]) -> _Candidates:
+    def empty() -> _Candidates:
+        none = np.empty(0, dtype=np.int64)
+        return _Candidates(none, none, none, np.empty(0), np.empty(0))
+
+    @staticmethod
+    def concatenate(parts: Sequence[_Candidates]) -> _Candidates:
         names = [field.name for field in fields(_Candidates)]
         return _Candidates(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -70,113 +75,114 @@ def suggest(
     labelled: npt.NDArray[np.bool_] | None = None,
     name: str = "scene",
 ) -> list[Suggestion]:
-    """Up to ``n`` pixels to label next, best first, from the windows of a map with its raw scores.
+    """Choose up to ``n`` pixels to label next, best first, from the windows of a map with raw scores.
 
-    Calibrated ones would not do: of the most unsure pixels many have the same. Pixels ``labelled`` (rows, columns)
-    already are not suggested, nor, if it can be helped, their neighbours.
+    Calibrated scores would not do: many of the most uncertain pixels have the same one. Pixels that are ``labelled``
+    (rows, columns) are not suggested, and their neighbours only if nothing else is left.
     """
     if len(legend) < 2:
-        raise SceneError("the model has one class only: there is nothing to be unsure of")
-    kept: list[_Candidates] = [_none() for _ in legend]
-    near: list[Whole] = []  # labelled pixels, (N, 2)
-    box = np.array([np.iinfo(np.int64).max, np.iinfo(np.int64).max, 0, 0])
+        raise SceneError("the model has only one class: no pixel can be uncertain")
+    candidates = [_Candidates.empty() for _ in legend]
+    labelled_pixels: list[Integers] = [np.empty((0, 2), dtype=np.int64)]
+    box = np.array([np.iinfo(np.int64).max, np.iinfo(np.int64).max, 0, 0])  # of the mapped area: r0, c0, r1, c1
     for window in windows:
         at = window.at
         box = np.concatenate([np.minimum(box[:2], (at.r0, at.c0)), np.maximum(box[2:], (at.r1, at.c1))])
-        known = None if labelled is None else labelled[at.rows, at.cols]
-        if known is not None:
-            near.append(np.argwhere(known) + np.array([at.r0, at.c0]))
-        for number, found in enumerate(_of_window(window, known, len(legend))):
-            if len(found):
-                kept[number] = _thinned(_Candidates.joined([kept[number], found]), KEPT)
-    if not any(map(len, kept)):
+        labelled_here = None if labelled is None else labelled[at.rows, at.cols]
+        if labelled_here is not None:
+            labelled_pixels.append(np.argwhere(labelled_here) + np.array([at.r0, at.c0]))
+        for number, more in enumerate(_candidates_of_window(window, labelled_here, len(legend))):
+            if len(more):
+                candidates[number] = _thinned(_Candidates.concatenate([candidates[number], more]), KEPT)
+    if not any(map(len, candidates)):
         raise SceneError(f"scene {name!r} has no pixel left to suggest: all are labelled or without data")
     far = max(1.0, _FAR * float((box[2:] - box[:2]).max()))
-    return _chosen(kept, legend, n, np.concatenate(near) if near else np.empty((0, 2), dtype=np.int64), far)
+    return _choose(candidates, legend, n, np.concatenate(labelled_pixels), far)
 
 
-def _none() -> _Candidates:
-    empty = np.empty(0, dtype=np.int64)
-    return _Candidates(empty, empty, empty, np.empty(0), np.empty(0))
-
-
-def _of_window(window: MappedWindow, labelled: npt.NDArray[np.bool_] | None, classes: int) -> list[_Candidates]:
-    """The candidates of each class in a window."""
+def _candidates_of_window(
+    window: MappedWindow, labelled: npt.NDArray[np.bool_] | None, classes: int
+) -> list[_Candidates]:
+    """The unlabelled pixels of a window by predicted class, thinned."""
     if window.scores is None:
         raise ValueError("windows are needed with the scores of all classes")
-    wanted = ~np.isnan(window.scores[:, :, 0])
+    usable = ~np.isnan(window.scores[:, :, 0])
     if labelled is not None:
-        wanted &= ~labelled
-    rows, cols = np.nonzero(wanted)
+        usable &= ~labelled
+    rows, cols = np.nonzero(usable)
     scores = window.scores[rows, cols]  # (N, n)
     second, first = np.argsort(scores, axis=1, kind="stable")[:, -2:].T
-    # The map's own class where two scores are the same.
+    # Of equal scores the map takes the first class.
     top = scores.argmax(axis=1)
     second, first = np.where(top == first, second, first), top
     best = np.take_along_axis(scores, np.stack([first, second], axis=1), axis=1).astype(np.float64)
-    margin, sure = best[:, 0] - best[:, 1], window.confidence[rows, cols].astype(np.float64)
-    found = _Candidates(rows + window.at.r0, cols + window.at.c0, second.astype(np.int64), margin, sure)
-    return [_thinned(found[first == number], _KEPT_OF_WINDOW) for number in range(classes)]
+    margin, confidence = best[:, 0] - best[:, 1], window.confidence[rows, cols].astype(np.float64)
+    pixels = _Candidates(rows + window.at.r0, cols + window.at.c0, second.astype(np.int64), margin, confidence)
+    return [_thinned(pixels[first == number], _KEPT_OF_WINDOW) for number in range(classes)]
 
 
-def _thinned(found: _Candidates, most: int) -> _Candidates:
-    """The most unsure of each neighbourhood, as large as needed for ``most`` of them to be left."""
+def _thinned(candidates: _Candidates, most: int) -> _Candidates:
+    """Keep the most uncertain candidate of each grid cell; cells are doubled until at most ``most`` are left."""
     side = 1
-    while len(found) > most:
+    while len(candidates) > most:
         side *= 2
-        order = np.lexsort((found.cols, found.rows, found.margin))
-        cells = np.stack([found.rows[order] // side, found.cols[order] // side], axis=1)
-        _, first = np.unique(cells, axis=0, return_index=True)  # of each cell the most unsure
-        found = found[np.sort(order[first])]
-    return found
+        order = np.lexsort((candidates.cols, candidates.rows, candidates.margin))
+        cells = np.stack([candidates.rows[order] // side, candidates.cols[order] // side], axis=1)
+        _, first = np.unique(cells, axis=0, return_index=True)
+        candidates = candidates[np.sort(order[first])]
+    return candidates
 
 
-def _chosen(kept: list[_Candidates], legend: Legend, n: int, near: Whole, far: float) -> list[Suggestion]:
-    # How far each candidate is from all that is chosen or labelled, at most ``far``.
-    distances = [_distances(found, near, far) for found in kept]
-    unsure = [1.0 - np.clip(found.margin, 0.0, 1.0) for found in kept]
+def _choose(candidates: list[_Candidates], legend: Legend, n: int, labelled: Integers, far: float) -> list[Suggestion]:
+    """Choose up to ``n`` candidates, in rounds of one of every class, the most useful class first."""
+    distances = [_distances(own, labelled, far) for own in candidates]  # to the nearest chosen or labelled pixel
+    uncertainty = [1.0 - np.clip(own.margin, 0.0, 1.0) for own in candidates]
     chosen: list[Suggestion] = []
     while len(chosen) < n:
-        # Each round takes one of every class that has any left, the most unsure class first.
-        worth = [u * d for u, d in zip(unsure, distances, strict=True)]
-        order = sorted(
-            (number for number in range(len(kept)) if worth[number].size and worth[number].max() > 0),
-            key=lambda number: -float(worth[number].max()),
-        )
-        if not order:
+        values = [u * d for u, d in zip(uncertainty, distances, strict=True)]
+        highest = {number: float(value.max()) for number, value in enumerate(values) if value.size and value.max() > 0}
+        if not highest:
             break
-        for number in order[: n - len(chosen)]:
-            value = unsure[number] * distances[number]
+        for number in sorted(highest, key=lambda number: -highest[number])[: n - len(chosen)]:
+            value = uncertainty[number] * distances[number]
             best = int(value.argmax())
-            if value[best] <= 0:  # another class took all places around
+            if value[best] <= 0:  # the choices of other classes in this round left nothing
                 continue
-            found = kept[number]
-            row, col = int(found.rows[best]), int(found.cols[best])
-            first, second = legend.entries[number], legend.entries[int(found.second[best])]
-            confidence, margin = float(found.confidence[best]), float(found.margin[best])
-            chosen.append(Suggestion(len(chosen) + 1, row, col, first, second, confidence, margin))
-            here = np.array([[row, col]])
-            distances = [np.minimum(d, _distances(f, here, far)) for d, f in zip(distances, kept, strict=True)]
+            chosen.append(_suggestion(len(chosen) + 1, legend, number, candidates[number], best))
+            pixel = np.array([[chosen[-1].row, chosen[-1].col]])
+            distances = [np.minimum(d, _distances(c, pixel, far)) for d, c in zip(distances, candidates, strict=True)]
     return chosen
 
 
-def _distances(found: _Candidates, points: Whole, far: float) -> Floats:
-    """From each candidate to the nearest of ``points`` (N, 2), at most ``far``, as a share of it: (M,)"""
-    nearest = np.full(len(found), far * far)
-    if not len(found):
+def _suggestion(rank: int, legend: Legend, number: int, candidates: _Candidates, i: int) -> Suggestion:
+    """Candidate ``i`` of class ``number``."""
+    return Suggestion(
+        rank=rank,
+        row=int(candidates.rows[i]),
+        col=int(candidates.cols[i]),
+        first=legend.entries[number],
+        second=legend.entries[int(candidates.second[i])],
+        confidence=float(candidates.confidence[i]),
+        margin=float(candidates.margin[i]),
+    )
+
+
+def _distances(candidates: _Candidates, points: Integers, far: float) -> Floats:
+    """Distance (M,) from each candidate to the nearest of ``points`` (N, 2), in units of ``far`` and at most 1."""
+    nearest = np.full(len(candidates), far * far)
+    if not len(candidates):
         return nearest
-    # Only points that can be nearer than ``far``: squares of that side, and those around.
-    cells = np.stack([found.rows, found.cols], axis=1) / far
-    by_cell: dict[tuple[int, int], list[Whole]] = {}
+    # Points nearer than ``far`` lie in the same cell of a grid of that side, or in one of the eight around it.
+    by_cell: dict[tuple[int, int], list[Integers]] = {}
     for point, cell in zip(points, np.floor(points / far).astype(np.int64).tolist(), strict=True):
         by_cell.setdefault((cell[0], cell[1]), []).append(point)
-    of_cell = np.floor(cells).astype(np.int64)
-    for row, col in np.unique(of_cell, axis=0).tolist():
-        around = [p for r in (-1, 0, 1) for c in (-1, 0, 1) for p in by_cell.get((row + r, col + c), ())]
-        if not around:
+    cells = np.floor(np.stack([candidates.rows, candidates.cols], axis=1) / far).astype(np.int64)  # (M, 2)
+    for row, col in np.unique(cells, axis=0).tolist():
+        close = [p for r in (-1, 0, 1) for c in (-1, 0, 1) for p in by_cell.get((row + r, col + c), ())]
+        if not close:
             continue
-        mine = np.flatnonzero((of_cell == (row, col)).all(axis=1))
-        there = np.array(around)  # (P, 2)
-        squares = (found.rows[mine, None] - there[:, 0]) ** 2 + (found.cols[mine, None] - there[:, 1]) ** 2
-        nearest[mine] = np.minimum(nearest[mine], squares.min(axis=1))
+        own = np.flatnonzero((cells == (row, col)).all(axis=1))
+        p_rows, p_cols = np.array(close).T  # (P,) each
+        squares = (candidates.rows[own, None] - p_rows) ** 2 + (candidates.cols[own, None] - p_cols) ** 2
+        nearest[own] = np.minimum(nearest[own], squares.min(axis=1))
     return np.asarray(np.sqrt(nearest) / far)

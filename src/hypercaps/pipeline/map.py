@@ -34,7 +34,7 @@ from hypercaps.io.writers.legend_files import legend_files
 from hypercaps.io.writers.map_files import MapFiles
 from hypercaps.io.writers.partial_map import PartialMap, check_partial
 from hypercaps.models.registry import get_method
-from hypercaps.report.plots import LONGEST_SIDE, map_picture
+from hypercaps.report.map_pictures import LONGEST_SIDE, map_picture
 
 MEMORY = 1_000_000_000  # bytes, when nobody says
 _STEP = 0.004  # of confidence kept in a byte: 0 to 250

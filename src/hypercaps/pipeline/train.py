@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from hypercaps.io.writers.run_folder import RunFolder
 from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
 from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
 from hypercaps.pipeline.map import MEMORY, make_map
-from hypercaps.report.plots import colored, curves_picture, raster_picture, reliability_picture
+from hypercaps.report.map_pictures import colored, raster_picture
+from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.report.quicklook import LONGEST_SIDE, quicklook
 from hypercaps.report.run_report import make_report
-from hypercaps.report.signatures import describe, signatures
+from hypercaps.report.signatures import make_classes_record
 from hypercaps.training.loop import Progress
 
 
@@ -148,15 +149,8 @@ def _write_report(staging: Path, classifier: ConvCapsClassifier, scene: Scene, l
         warnings.simplefilter("ignore", DataWarning)  # fit has said it
         labels = labels.where_valid(scene)
     look = quicklook(scene)
-    model, split = classifier.model_, classifier.split_
-    about = describe(signatures(model, scene, labels), model, scene)
-    rows, cols, bands = scene.shape
-    about["scene"] = {"name": scene.name, "rows": rows, "cols": cols, "bands": bands, "picture": look.caption}
-    for name in ("train", "val", "test"):
-        counts = np.bincount(labels.array.ravel()[getattr(split, name)], minlength=int(model.legend.labels.max()) + 1)
-        for entry in about["classes"]:
-            entry[name] = int(counts[entry["label"]])
-    write_json(staging / "classes.json", about)
+    classes = make_classes_record(classifier.model_, scene, labels, classifier.split_, look.caption)
+    write_json(staging / "classes.json", asdict(classes))
     write_bytes(staging / "scene.png", raster_picture(look.picture))
     write_bytes(staging / "labels.png", raster_picture(colored(_thinned(labels), labels.legend)))
     write_bytes(staging / "report.html", make_report(staging).encode())

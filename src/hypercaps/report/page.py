@@ -1,4 +1,4 @@
-"""Pages that stand alone: one HTML file each, with pictures and styles inside, and no address outside it."""
+"""Self-contained HTML pages: pictures and styles are embedded, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
-def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = None, **what: Any) -> str:
-    """The page of a template beside this file. Every text in it is escaped."""
+def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = None, **content: Any) -> str:
+    """Fill a template of ``templates/``; every text is escaped."""
     environment = Environment(
         loader=PackageLoader("hypercaps", "report/templates"),
         autoescape=True,
@@ -22,9 +22,9 @@ def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = N
     environment.filters["plain"] = plain
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
     environment.tests.update(tests or {})
-    return environment.get_template(f"{template}.html.jinja").render(**what)
+    return environment.get_template(f"{template}.html.jinja").render(**content)
 
 
 def plain(text: str) -> str:
-    """Text without http:// in front of addresses: nothing takes one for a link then, nor the page for online."""
+    """Text without http:// in front of addresses, so that no viewer turns them into links."""
     return re.sub(r"(?i)\bhttps?://", "", text)

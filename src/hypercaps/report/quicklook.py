@@ -1,4 +1,4 @@
-"""What a scene looks like to the eye: three of its bands as red, green and blue, thinned to the size of a picture."""
+"""A colour picture of a scene: three of its bands as red, green and blue, thinned to the size of a picture."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypercaps.data.tiling import thinning
 from hypercaps.data.window import tile_windows
 
 LONGEST_SIDE = 800  # pixels of a picture; larger scenes are thinned
-NOTHING = (245, 245, 245)  # where the scene holds no data
-_EYE = (650.0, 550.0, 470.0)  # nm: red, green and blue
-_NEAR = 60.0  # nm from there: a band further away is not that colour
-_TILE = 256  # side of what is read at a time
-_STRETCH = (2.0, 98.0)  # percentiles that become black and full colour
+NO_DATA_COLOR = (245, 245, 245)
+_RGB_NM = (650.0, 550.0, 470.0)  # red, green and blue
+_NEAR = 60.0  # nm: a band further away is not that colour
+_TILE = 256  # side of the windows that are read
+_STRETCH = (2.0, 98.0)  # percentiles shown as black and as full colour
 
 Picture = npt.NDArray[np.uint8]  # (h, w, 3)
 
@@ -28,7 +28,7 @@ class QuickLook:
 
     picture: Picture
     bands: tuple[int, int, int]  # from 0: shown as red, green and blue
-    natural: bool  # whether these are the colours that the eye would see
+    natural: bool  # whether the bands are red, green and blue light
     step: int  # every step-th row and column is shown
 
     @property
@@ -38,8 +38,8 @@ class QuickLook:
 
 
 def quicklook(scene: Scene, longest: int = LONGEST_SIDE) -> QuickLook:
-    """Look at the whole scene once, window by window."""
-    bands, natural = bands_to_see(scene)
+    """Read the whole scene once, window by window, and stretch its contrast."""
+    bands, natural = rgb_bands(scene)
     step = thinning(scene.shape[:2], longest)
     height, width = -(-scene.rows // step), -(-scene.cols // step)
     values = np.zeros((height, width, 3), dtype=np.float32)
@@ -49,11 +49,11 @@ def quicklook(scene: Scene, longest: int = LONGEST_SIDE) -> QuickLook:
         if not (down.size and across.size):
             continue
         read = scene.read(at.rows, at.cols)
-        here = np.ix_((at.r0 + down) // step, (at.c0 + across) // step)
-        chosen = np.ix_(down, across)
-        values[here], valid[here] = read.values[chosen][:, :, list(bands)], read.valid[chosen]
+        target = np.ix_((at.r0 + down) // step, (at.c0 + across) // step)
+        source = np.ix_(down, across)
+        values[target], valid[target] = read.values[source][:, :, list(bands)], read.valid[source]
     picture = np.empty((height, width, 3), dtype=np.uint8)
-    picture[:] = NOTHING
+    picture[:] = NO_DATA_COLOR
     if valid.any():
         low, high = np.percentile(values[valid], _STRETCH, axis=0)  # (3,) each
         stretched = (values[valid] - low) / np.where(high > low, high - low, 1.0)
@@ -61,15 +61,15 @@ def quicklook(scene: Scene, longest: int = LONGEST_SIDE) -> QuickLook:
     return QuickLook(picture, bands, natural, step)
 
 
-def bands_to_see(scene: Scene) -> tuple[tuple[int, int, int], bool]:
-    """The bands nearest to red, green and blue; where there are none, an infrared one, or those of an unknown sensor.
+def rgb_bands(scene: Scene) -> tuple[tuple[int, int, int], bool]:
+    """The bands nearest to red, green and blue, and True; false-colour bands and False if the scene has none.
 
-    Without wavelengths bands are taken from the first half of the spectrum, where the visible light mostly is.
+    False colours are taken from the first half of the bands, where visible light is in most sensors.
     """
     waves = usable_wavelengths(scene.wavelengths)
     if waves is not None:
-        red, green, blue = (int(np.abs(waves - at).argmin()) for at in _EYE)
-        if all(abs(waves[band] - at) <= _NEAR for band, at in zip((red, green, blue), _EYE, strict=True)):
+        red, green, blue = (int(np.abs(waves - nm).argmin()) for nm in _RGB_NM)
+        if all(abs(waves[band] - nm) <= _NEAR for band, nm in zip((red, green, blue), _RGB_NM, strict=True)):
             return (red, green, blue), True
     last = scene.bands - 1
     return (last // 2, last // 4, last // 10) if last >= 10 else (last, last // 2, 0), False

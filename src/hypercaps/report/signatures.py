@@ -1,7 +1,8 @@
-"""The classes of a scene by their spectra, and what the network listened to in them."""
+"""Spectra and band attribution of the classes: the content of classes.json."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,66 +12,127 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels, LegendEntry
 from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split
+from hypercaps.inference.attribution import Deletion
 from hypercaps.inference.explain import Explanation, can_explain, evenly, explain_pixels
 from hypercaps.inference.model import TrainedModel
 from hypercaps.training.patches import read_pixels
 
-MOST_PIXELS = 200  # whose spectra stand for a class
-MOST_EXPLAINED = 8  # of them: a fiftieth of a second each
+MOST_PIXELS = 200  # whose spectra represent a class
+MOST_EXPLAINED = 8  # of them: 0.02 s each
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """One class: the mean spectrum of its labelled pixels, and what its capsule listened to in some of them."""
+    """Mean spectrum of the labelled pixels of a class, and the attribution of its capsule in some of them."""
 
     entry: LegendEntry
-    pixels: int  # that the mean is of; 0: the class has no labelled pixel
+    pixels: int  # number of spectra; 0: the class has no labelled pixel
     mean: Floats  # (bands,)
     spread: Floats  # (bands,): standard deviation
-    heard: Explanation | None  # None: nothing to ask, or a method without capsules
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "label": self.entry.label,
-            "name": self.entry.name,
-            "color": "#{:02x}{:02x}{:02x}".format(*self.entry.color),
-            "pixels": self.pixels,
-            "spectrum": self.mean.tolist() if self.pixels else None,
-            "spread": self.spread.tolist() if self.pixels else None,
-            "explained": None if self.heard is None else len(self.heard.pixels),
-            "share": None if self.heard is None else self.heard.share.tolist(),
-            "deletion": None if self.heard is None else self.heard.deletion._asdict(),
-        }
+    explanation: Explanation | None  # None: no labelled pixel, or a method without capsules
 
 
 def signatures(model: TrainedModel, scene: Scene, labels: Labels) -> list[Signature]:
-    """Of every class of the model, by up to 200 labelled pixels evenly over the scene."""
+    """Signatures of all classes, from up to 200 labelled pixels of each, spread evenly over the scene."""
     flat = labels.array.ravel()
     chosen = [evenly(np.flatnonzero(flat == entry.label), MOST_PIXELS) for entry in model.legend]
     every = np.sort(np.concatenate(chosen))
     spectra = np.empty((every.size, scene.bands))
     for at, read in read_pixels(scene, every):
         spectra[at] = read.values
-    asked = can_explain(model)
+    explainable = can_explain(model)
     found = []
     for entry, pixels in zip(model.legend, chosen, strict=True):
         own = spectra[np.searchsorted(every, pixels)]  # (N, bands)
-        heard = None
-        if asked and pixels.size:
-            some = np.stack(np.divmod(evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)
-            heard = explain_pixels(model, scene, some, entry.label)
+        explanation = None
+        if explainable and pixels.size:
+            some = np.stack(np.divmod(evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)  # (8, 2)
+            explanation = explain_pixels(model, scene, some, entry.label)
         mean, spread = (own.mean(axis=0), own.std(axis=0)) if pixels.size else (np.zeros(scene.bands),) * 2
-        found.append(Signature(entry, int(pixels.size), mean, spread, heard))
+        found.append(Signature(entry, int(pixels.size), mean, spread, explanation))
     return found
 
 
-def describe(found: list[Signature], model: TrainedModel, scene: Scene) -> dict[str, Any]:
-    """For JSON: all of them, and what they are to be drawn against."""
+@dataclass(frozen=True)
+class SceneRecord:
+    """The scene in classes.json."""
+
+    name: str
+    rows: int
+    cols: int
+    bands: int
+    picture: str  # caption of scene.png
+
+
+@dataclass(frozen=True)
+class ClassRecord:
+    """A class in classes.json."""
+
+    label: int
+    name: str
+    color: str  # "#rrggbb"
+    pixels: int  # number of spectra behind the mean
+    spectrum: list[float] | None  # None: no labelled pixel
+    spread: list[float] | None
+    explained: int | None  # number of pixels behind the attribution; None: not explained
+    share: list[float] | None  # attribution of each band; absolute values add up to 1
+    deletion: Deletion | None
+    train: int  # number of pixels in each set of the split
+    val: int
+    test: int
+
+
+@dataclass(frozen=True)
+class ClassesRecord:
+    """The content of classes.json; ``dataclasses.asdict`` gives the JSON."""
+
+    wavelengths_nm: list[float] | None
+    mean_spectrum: list[float]  # of the scene that the model was trained on
+    classes: list[ClassRecord]
+    scene: SceneRecord
+
+    @staticmethod
+    def from_json(content: dict[str, Any]) -> ClassesRecord:
+        classes = [
+            ClassRecord(**{**entry, "deletion": entry["deletion"] and Deletion(**entry["deletion"])})
+            for entry in content["classes"]
+        ]
+        return ClassesRecord(**{**content, "classes": classes, "scene": SceneRecord(**content["scene"])})
+
+
+def make_classes_record(model: TrainedModel, scene: Scene, labels: Labels, split: Split, caption: str) -> ClassesRecord:
+    """Describe the classes of a run; ``caption`` is that of the scene's picture."""
     waves = usable_wavelengths(scene.wavelengths)
-    return {
-        "wavelengths_nm": None if waves is None else waves.tolist(),
-        "mean_spectrum": model.preprocessing.mean.tolist(),
-        "classes": [signature.to_json() for signature in found],
-    }
+    flat, size = labels.array.ravel(), int(model.legend.labels.max()) + 1
+    counts = [np.bincount(flat[part], minlength=size) for part in (split.train, split.val, split.test)]
+    return ClassesRecord(
+        wavelengths_nm=None if waves is None else waves.tolist(),
+        mean_spectrum=model.preprocessing.mean.tolist(),
+        classes=[
+            _class_record(signature, [int(count[signature.entry.label]) for count in counts])
+            for signature in signatures(model, scene, labels)
+        ],
+        scene=SceneRecord(scene.name, *scene.shape, caption),
+    )
+
+
+def _class_record(signature: Signature, counts: Sequence[int]) -> ClassRecord:
+    explanation, entry = signature.explanation, signature.entry
+    train, val, test = counts
+    return ClassRecord(
+        label=entry.label,
+        name=entry.name,
+        color="#{:02x}{:02x}{:02x}".format(*entry.color),
+        pixels=signature.pixels,
+        spectrum=signature.mean.tolist() if signature.pixels else None,
+        spread=signature.spread.tolist() if signature.pixels else None,
+        explained=None if explanation is None else len(explanation.pixels),
+        share=None if explanation is None else explanation.share.tolist(),
+        deletion=None if explanation is None else explanation.deletion,
+        train=train,
+        val=val,
+        test=test,
+    )

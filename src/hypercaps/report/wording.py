@@ -1,64 +1,68 @@
-"""What a split means, in a sentence: every score is told with it."""
+"""Sentences that say what a split means: every score is shown with them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-MUCH_LEAKAGE = 0.05  # above this, a random split's figures need a word of explanation
+Metrics = Mapping[str, Any]  # content of metrics.json, or of one of its objects
+MUCH_LEAKAGE = 0.05  # above this, the scores of a random split are explained
 
 
-def split_text(metrics: Mapping[str, Any]) -> str:
-    """The split that scores are of, and its leakage; ``metrics`` has the keys of metrics.json."""
+def split_text(metrics: Metrics) -> str:
+    """The split that the scores belong to, and its leakage."""
     if metrics["leakage"] is None:
-        return "All labelled pixels; whether the model has seen ground near them is not known."
+        return "All labelled pixels; whether the model was trained on pixels near them is unknown."
     kind, leakage = metrics["split"], f"leakage {100 * metrics['leakage']:.1f} %"
-    ways = {
+    kinds = {
         "random": "pixels at random",
         "polygons": "whole polygons",
         "blocks": f"blocks of {metrics.get('block')} x {metrics.get('block')} pixels",
         "file": "the pixels of a file",
         "given": "pixels chosen by hand",
     }
-    whose = "that share of the test pixels has" if metrics["leakage"] > 0 else "none of the test pixels has"
-    return f"Split: {kind} ({ways.get(kind, 'unknown')}), {leakage}: {whose} a training pixel inside the patch."
+    share = "that share of the test pixels has" if metrics["leakage"] > 0 else "none of the test pixels has"
+    return f"Split: {kind} ({kinds.get(kind, 'unknown')}), {leakage}: {share} a training pixel inside its patch."
 
 
-def among_labels(metrics: Mapping[str, Any]) -> bool:
-    """Whether test pixels lie among the training pixels: scores then say little about other ground."""
+def among_labels(metrics: Metrics) -> bool:
+    """Whether test pixels lie among the training pixels, so that scores say little about other areas."""
     return metrics["split"] == "random" or (metrics["leakage"] or 0.0) > MUCH_LEAKAGE
 
 
-def leakage_text(metrics: Mapping[str, Any]) -> str | None:
-    """What a high leakage means, and where the honest figure is to be had; None where there is little of it."""
+def leakage_text(metrics: Metrics) -> str | None:
+    """What a high leakage means, and how to measure accuracy without it; None if leakage is low."""
     leakage = metrics["leakage"] or 0.0
     if leakage > MUCH_LEAKAGE:
-        seen = f"The network has seen the ground around {'most' if leakage > 0.5 else 'many'} of its test pixels"
+        reason = f"The patches of {'most' if leakage > 0.5 else 'many'} test pixels contain training pixels"
     elif metrics["split"] == "random" and metrics.get("patch") == 1:
-        seen = "Patches of one pixel can't hold another, but test pixels lie side by side with training pixels"
+        reason = "Patches of one pixel can't contain another one, but test pixels lie beside training pixels"
     else:
         return None
     both = ", and 'hypercaps evaluate --both' shows both" if metrics["split"] == "random" else ""
-    return f"{seen}: on ground away from the labels, expect less; '--split blocks' tells how much less{both}."
+    return (
+        f"{reason}: expect a lower accuracy away from the labels. '--split blocks' measures how much lower it is{both}."
+    )
 
 
-def scene_text(metrics: Mapping[str, Any]) -> str | None:
-    """How far a score by other ground reaches where the model has looked at that ground too; None where it hasn't."""
+def scene_text(metrics: Metrics) -> str | None:
+    """Where a score holds if the model was trained on unlabelled pixels of the same scene; None if it was not."""
     if not metrics.get("pseudo_labelled") or metrics["leakage"] is None or metrics["leakage"] > MUCH_LEAKAGE:
         return None
     return (
-        "It has also learned from unlabelled pixels of this scene, by classes that flowed to them from the labels, "
-        "never from a label of the test set: expect this accuracy in the rest of this scene, and less in another one."
+        "The model was also trained on unlabelled pixels of this scene, with classes propagated to them from the "
+        "training labels, never from a label of the test set: expect this accuracy in the rest of this scene, and a "
+        "lower one in another scene."
     )
 
 
-def both_text(both: Mapping[str, Mapping[str, Any]]) -> str:
-    """What scores by a random split and by blocks mean, side by side."""
+def both_text(both: Mapping[str, Metrics]) -> str:
+    """What the scores of a random split and of a block split mean, side by side."""
     text = (
-        "Two trainings by the same recipe, shares and seed. Random tells how well pixels among the labels are mapped, "
-        "blocks how well ground away from them is."
+        "Two trainings with the same recipe, shares and seed. The random split measures how well pixels among the "
+        "labels are mapped, the block split how well areas away from them are."
     )
-    looked = next((said for metrics in both.values() if (said := scene_text(metrics))), None)
     if any(metrics.get("interrupted") for metrics in both.values()):
-        text += " The second training was ended early."
-    return text if looked is None else f"{text} Of the model by blocks: {looked[0].lower()}{looked[1:]}"
+        text += " The second training was stopped early."
+    of_scene = next(filter(None, map(scene_text, both.values())), None)
+    return text if of_scene is None else f"{text} For the block split: {of_scene[0].lower()}{of_scene[1:]}"

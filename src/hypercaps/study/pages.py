@@ -16,7 +16,8 @@ from hypercaps.io import catalog
 from hypercaps.io.writers.atomic import write_csv, write_files, write_json
 from hypercaps.models.registry import METHODS, SelfTraining
 from hypercaps.report import page
-from hypercaps.report.plots import Panel, convergence_picture, maps_picture
+from hypercaps.report.map_pictures import Panel, maps_picture
+from hypercaps.report.plots import convergence_picture
 from hypercaps.study.curves import curve_picture, curve_table, learning_curves
 from hypercaps.study.label_budget import LabelBudget
 from hypercaps.study.paired_tests import Load, paired_table, paired_tests

@@ -1,0 +1,114 @@
+"""Pictures of rasters as PNG bytes: class maps with their legend, and rasters pixel by pixel."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from matplotlib.image import imsave
+from matplotlib.patches import Patch
+
+from hypercaps.data.labels import Labels, Legend, Rgb
+from hypercaps.data.tiling import thinning
+from hypercaps.report.figure import figure_png, legend_beside, short_name
+from hypercaps.report.quicklook import NO_DATA_COLOR
+
+LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
+Panel = tuple[str, npt.NDArray[np.integer[Any]]]  # a title and (rows, columns) labels
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How the panels of a figure are arranged."""
+
+    width: float  # of a panel, in inches
+    height: float
+    columns: int
+    fontsize: int = 11  # of the titles
+
+
+def colored(classes: npt.NDArray[np.integer[Any]], legend: Legend) -> npt.NDArray[np.uint8]:
+    """(rows, columns) labels to (rows, columns, 3) legend colours; light grey for pixels without a class."""
+    size = max(int(classes.max(initial=0)), int(legend.labels.max())) + 1
+    table = np.full((size, 3), NO_DATA_COLOR, dtype=np.uint8)
+    for entry in legend:
+        table[entry.label] = entry.color
+    picture: npt.NDArray[np.uint8] = table[classes]
+    return picture
+
+
+def map_picture(
+    classes: npt.NDArray[np.integer[Any]],
+    legend: Legend,
+    *,
+    truth: Labels | None = None,
+    title: str = "map",
+) -> bytes:
+    """The class map with its legend, beside the ground truth if ``truth`` is given."""
+    panels: list[Panel] = [(title, classes)]
+    if truth is not None:
+        panels.insert(0, ("ground truth", truth.array))
+    aspect = classes.shape[0] / classes.shape[1]
+    width = min(5.0, max(8.0 / aspect, 1.8))  # tall scenes are drawn narrower
+    layout = _Layout(width, min(max(width * aspect, 2.0), 8.0), columns=len(panels))
+    unclassified = truth is not None or bool((classes == 0).any())
+    return _panels_picture(panels, legend, layout, unclassified)
+
+
+def maps_picture(panels: Sequence[Panel], legend: Legend) -> bytes:
+    """Class maps of one scene side by side, each under its title, with one legend for all."""
+    aspect = max(raster.shape[0] / raster.shape[1] for _, raster in panels)
+    width = min(3.4, max(4.6 / aspect, 1.9))
+    layout = _Layout(width, min(max(width * aspect, 1.6), 4.6), columns=min(len(panels), 4), fontsize=9)
+    letters = int(width * 11)  # that fit above a panel
+    wrapped = [(textwrap.fill(title, letters), raster) for title, raster in panels]
+    return _panels_picture(wrapped, legend, layout, any((raster == 0).any() for _, raster in panels))
+
+
+def _panels_picture(panels: Sequence[Panel], legend: Legend, layout: _Layout, unclassified: bool) -> bytes:
+    """``unclassified``: whether the legend needs an entry for pixels without a class."""
+    rows = -(-len(panels) // layout.columns)
+    title_height = 0.4 + 0.15 * max(title.count("\n") for title, _ in panels)
+    size = (layout.width * layout.columns, (layout.height + title_height) * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, layout.columns, squeeze=False).ravel()
+    for ax, (title, raster) in zip(axes, panels, strict=False):
+        step = thinning((raster.shape[0], raster.shape[1]), LONGEST_SIDE)
+        ax.imshow(colored(raster[::step, ::step], legend), interpolation="nearest")
+        ax.set_title(title, fontsize=layout.fontsize).set_parse_math(False)
+        ax.set_xticks([])
+        ax.set_yticks([])
+    for ax in axes[len(panels) :]:
+        ax.axis("off")
+    keys = [Patch(color=_unit(entry.color), label=f"{entry.label}  {short_name(entry.name)}") for entry in legend]
+    if unclassified:
+        keys.append(Patch(facecolor=_unit(NO_DATA_COLOR), edgecolor="0.7", label="no class"))
+    legend_beside(figure, keys, ncols=-(-len(keys) // 24))
+    return figure_png(figure)
+
+
+def _unit(color: Rgb) -> tuple[float, float, float]:
+    """Colour values from 0 to 1."""
+    r, g, b = color
+    return r / 255, g / 255, b / 255
+
+
+def raster_picture(rgb: npt.NDArray[np.uint8]) -> bytes:
+    """(h, w, 3) colours, one pixel each."""
+    buffer = io.BytesIO()
+    imsave(buffer, rgb, format="png")
+    return buffer.getvalue()
+
+
+def confidence_colors(confidence: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
+    """(h, w) from 0 to 1 to (h, w, 3): dark is unsure, bright is sure, grey is no data."""
+    colors = np.round(255 * colormaps["viridis"](np.nan_to_num(confidence))[..., :3]).astype(np.uint8)
+    colors[np.isnan(confidence)] = NO_DATA_COLOR
+    return np.asarray(colors)
