@@ -651,3 +651,9 @@ def test_a_mask_restricts_the_map(run: tuple[Path, Path, Path, Result], tmp_path
         hypercaps("map", out / "model.safetensors", cube, "--out", target, "--mask", tmp_path / "empty.npy"),
         "inside the mask", nothing_at=target,
     )  # fmt: skip
+
+
+def test_train_refuses_the_removed_option_devices(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["train", "indian-pines", "--out", str(tmp_path / "run"), "--devices", "2"])
+    assert result.exit_code == 2 and not (tmp_path / "run").exists()
+    assert "--devices was removed: train on one GPU with --device" in " ".join(result.output.split())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hypercaps.cli.messages import console_out, remember_debug
-from hypercaps.errors import LabelsError, OutputError, SplitError
+from hypercaps.errors import LabelsError, ModelError, OutputError, SplitError
 
 if TYPE_CHECKING:
     from hypercaps.compute.cluster.pool import Cluster
@@ -63,12 +63,17 @@ Resample = Annotated[bool, typer.Option("--resample", help="Bring the scene to t
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, or as torch names it, say cuda.")
 ]
-Devices = Annotated[
-    int,
-    typer.Option(
-        min=1, metavar="N", help="Processes, with --device cuda GPUs, that share each step; see docs/devices.md."
-    ),
-]
+
+
+def _refuse_devices(value: str | None) -> None:
+    if value is not None:
+        raise ModelError(
+            "--devices was removed: train on one GPU with --device cuda; for several machines, use hypercaps map or "
+            "hypercaps study --cluster"
+        )
+
+
+Devices = Annotated[str | None, typer.Option("--devices", hidden=True, callback=_refuse_devices)]
 Precision = Annotated[str, typer.Option(metavar="NAME", help="Of the products: float32 or bfloat16.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Processor threads; all cores if left out.")]
 Memory = Annotated[

@@ -98,7 +98,7 @@ def train(
     allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
-    devices: Devices = 1,
+    devices: Devices = None,
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
@@ -152,7 +152,6 @@ def train(
         recipe=recipe,
         device=device,
         precision=precision,
-        devices=devices,
     )
     with progress.RunProgress(console) as shown:
         result = train_run(
