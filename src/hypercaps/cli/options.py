@@ -434,13 +434,13 @@ def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) ->
     for other in others:
         if _given(ctx, option) and _given(ctx, other):
             one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
-            raise SplitError(f"{one} and {two} were both given, and {one} leaves nothing to {two}: give one of them")
+            raise SplitError(f"{one} and {two} were both given, and {one} makes {two} meaningless: give one of them")
 
 
 def refuse_without(ctx: typer.Context, option: str, other: str) -> None:
     """Refuse an option that has no meaning without another one."""
     if _given(ctx, option):
-        raise SplitError(f"--{option.replace('_', '-')} means nothing without {other}: give both, or neither")
+        raise SplitError(f"--{option.replace('_', '-')} has no meaning without {other}: give both, or neither")
 
 
 def _given(ctx: typer.Context, name: str) -> bool:
@@ -489,7 +489,7 @@ def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
         return model.resampled(scene)
     model.check_fits(scene)
     if model.wavelengths is not None and scene.wavelengths is None:
-        tell(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are taken for those of the model")
+        tell(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are assumed to be those of the model")
     return scene
 
 

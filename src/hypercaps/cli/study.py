@@ -76,7 +76,7 @@ def study(
                 on_progress=shown.training,
             )
     except KeyboardInterrupt:
-        console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
+        console.print(f"Stopped: finished runs are in {plain(out)}; the same command continues with the rest.")
         raise typer.Exit(130) from None
     tables.print_study(console, out, result)
     _check_any_succeeded(plan, result)

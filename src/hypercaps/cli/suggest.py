@@ -85,5 +85,5 @@ def suggest(
     )
     write_points(out, found, cube)
     if len(found) < n:
-        console.print(f"There are only {len(found)} pixels worth a label, not {n}.")
+        console.print(f"Only {len(found)} pixels can be suggested, not {n}.")
     console.print(f"wrote {plain(out)}: {len(found)} pixels to label next")
