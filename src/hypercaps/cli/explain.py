@@ -65,7 +65,7 @@ def explain(
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=taken)
     if at is None and class_name is None:
-        raise SceneError("there is nothing to explain: give a pixel (--at ROW,COL) or a class (--class NAME)")
+        raise SceneError("there is nothing to explain: name a pixel (--at ROW,COL) or a class (--class NAME)")
     pixel = None if at is None else _pixel(at)
     trained = load_model(model).model_
     label = None if class_name is None else find_class(trained, class_name)
