@@ -30,7 +30,6 @@ HOMES = {
     "shapely": {"io"},
     "dask": {"compute"},
     "distributed": {"compute"},
-    "lightning_fabric": {"training"},
     "scipy": {"data", "io", "training", "inference", "study"},
     "pooch": {"io"},
     "matplotlib": {"report"},

@@ -1,4 +1,4 @@
-"""What the README tells people to type is typed here."""
+"""Runs the commands and the Python code that the README and the pages of docs/ show."""
 
 from __future__ import annotations
 
@@ -7,42 +7,85 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pyogrio
 import pytest
+import rasterio.features
 import scipy.io
+import shapely
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
+from support.rasters import GRID
+from support.rasters import write as write_raster
 from support.scenes import make_cube
+from support.vectors import write as write_vector
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+CLASS_NAMES = ["reed", "birch", "sand"]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def test_the_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def commands(page: str) -> list[str]:
+    return [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("hypercaps ")]
+
+
+def run_command(line: str) -> None:
+    args = shlex.split(line, comments=True)[1:]
+    if args[0] == "train":
+        args += ["--epochs", "1"]  # the time is in the epochs
+    if args[0] == "study":
+        args += ["--methods", "rbf-svm"]  # and in the networks
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cube, labels = make_cube(rows=60, cols=60)
+    for name in ("scene.tif", "next.tif"):
+        write_raster(Path(name), cube, "float32", crs="EPSG:32633", transform=GRID)
+    shapes = rasterio.features.shapes(labels, mask=labels > 0, transform=GRID)
+    fields = [(shapely.geometry.shape(shape), CLASS_NAMES[int(label) - 1]) for shape, label in shapes]
+    polygons, kinds = zip(*fields, strict=True)
+    write_vector(Path("fields.gpkg"), polygons, {"kind": kinds}, grid=None)
+    lines = commands("README.md")
+    assert [line.split()[1] for line in lines] == ["train", "suggest", "train", "map"]
+    for line in lines:
+        run_command(line)
+        if "suggest" in line:  # step 4 of the loop: somebody enters the classes of the points in a GIS
+            label_points(Path("points.gpkg"))
+    assert {"map.tif", "confidence.tif"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def label_points(path: Path) -> None:
+    """Fill the field ``kind`` of suggested points with their true class: the scene has three stripes of 20 columns."""
+    _, _, geometries, fields = pyogrio.raw.read(path, columns=["col"])
+    kinds = [CLASS_NAMES[column // 20] for column in fields[0]]
+    path.unlink()
+    write_vector(path, list(shapely.from_wkb(geometries)), {"kind": kinds}, grid=None)
+
+
+@pytest.mark.parametrize(("page", "count"), [("docs/data.md", 8), ("docs/methods.md", 3)])
+def test_the_commands_of_a_page_work_in_their_order(
+    page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     cube, labels = make_cube(rows=60, cols=60)
     scipy.io.savemat("cube.mat", {"cube": cube})
     scipy.io.savemat("labels.mat", {"labels": labels})
-    lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("hypercaps ")]
-    assert len(lines) >= 9
+    lines = commands(page)
+    assert len(lines) == count
     for line in lines:
-        args = shlex.split(line, comments=True)[1:]
-        if args[0] == "train":
-            args += ["--epochs", "1"]  # the time is in the epochs
-        if args[0] == "study":
-            args += ["--methods", "rbf-svm"]  # and in the networks
-        result = CliRunner().invoke(app, args)
-        assert result.exit_code == 0, f"{line}\n{result.output}"
-    assert {"map.tif", "confidence.tif"} <= {path.name for path in tmp_path.iterdir()}
+        run_command(line)
 
 
-def test_the_python_lines_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks("python")
+    (code,) = blocks("docs/python.md", "python")
     assert "epochs=50" in code
     scope: dict[str, object] = {}
     exec(code.replace("epochs=50", "epochs=1"), scope)
@@ -52,13 +95,24 @@ def test_the_python_lines_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    targets = {target for block in blocks("sh") for target in re.findall(r"^make (\w+)", block, flags=re.MULTILINE)}
+    code = "".join(blocks("README.md", "sh"))
+    targets = set(re.findall(r"^make (\w+)", code, flags=re.MULTILINE))
     assert targets == {"demo", "test"}
     for target in targets | {"setup", "check", "bench"}:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
-def test_every_linked_file_is_there() -> None:
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_every_linked_file_exists() -> None:
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).is_file(), f"{page} links to {target}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in ROOT.glob("docs/*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name

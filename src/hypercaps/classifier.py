@@ -14,7 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from hypercaps.compute.devices import Device, current_versions, threads_in_use
+from hypercaps.compute.devices import Device, current_versions
 from hypercaps.data import splits
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
@@ -31,8 +31,6 @@ from hypercaps.training import label_propagation
 from hypercaps.training.checks import as_int, check_enough, check_kinds, check_split, compare_names
 from hypercaps.training.loop import Examples, History, Progress, solve, train
 from hypercaps.training.memory import MOST_UNLABELLED, check_memory
-from hypercaps.training.parallel.processes import check_devices, train_in_processes
-from hypercaps.training.parallel.worker import Job
 from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
 from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening
 from hypercaps.training.self_training import Ground, self_train
@@ -54,7 +52,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     method, recipe : a registered method and one of the ways to train it, None for the method's own
     structure : changes to the network's sizes, e.g. ``{"routings": 5}``
     device, precision : where networks are computed, as torch names it, and how precisely: float32 or bfloat16
-    devices : processes, each with its own GPU if ``device`` is cuda, that share every training step
 
     Attributes after ``fit``
     ------------------------
@@ -80,7 +77,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         structure: dict[str, Any] | None = None,
         device: str = "cpu",
         precision: str = "float32",
-        devices: int = 1,
     ) -> None:
         self.train = train
         self.val = val
@@ -96,7 +92,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.structure = structure
         self.device = device
         self.precision = precision
-        self.devices = devices
 
     def fit(
         self,
@@ -115,8 +110,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
         seed, patch = as_int("seed", self.seed, 0), self._patch()
-        devices = as_int("devices", self.devices, 1)
-        check_devices(devices, method, recipe, self.device)
         labels.check_fits(scene)
         labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
@@ -128,7 +121,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         check_split(split, labels)
         training = self._training(method, recipe, int((labels.array > 0).sum()), split.train.size)
         pixels = np.concatenate([split.train, split.val])
-        check_memory(method, recipe, scene, len(legend), patch, structure, split, training, devices)
+        check_memory(method, recipe, scene, len(legend), patch, structure, split, training)
         sizes: dict[str, Any] = {"bands": scene.bands, "classes": len(legend), "patch": patch, "structure": structure}
         network = method.network(**sizes, seed=seed)
 
@@ -168,12 +161,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             )
             second = history.records[history.best_epoch - 1].stage == 2  # whose network was kept: not if stopped early
             training["second_epochs"], training["extra"] = stages[1:] if second else (0, 0)
-        elif devices > 1:
-            threads = max(1, threads_in_use() // devices)
-            steps = training["epochs"], training["batch_size"]
-            job = Job(self.method, recipe.name, sizes, seed, *steps, device, devices, threads)
-            history = train_in_processes(job, network, examples, on_progress)
-            training["devices"] = devices
         else:
             network.to(device.name)
             history = train(

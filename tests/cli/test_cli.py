@@ -1,4 +1,4 @@
-"""The command line as a person types it: what it writes, what it says, and what bad input gets."""
+"""The command line: what it writes and prints, and how it refuses bad input."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_train_writes_the_run_and_nothing_else(run: tuple[Path, Path, Path, Resu
     assert "OA" in result.output and "map.png" in result.output and "of the test pixels" in result.output
 
 
-def test_metrics_have_the_promised_keys(run: tuple[Path, Path, Path, Result]) -> None:
+def test_metrics_have_the_documented_keys(run: tuple[Path, Path, Path, Result]) -> None:
     metrics = json.loads((run[2] / "metrics.json").read_text())
     assert {
         "oa", "aa", "kappa", "per_class", "confusion", "n_train", "n_val", "n_test", "leakage", "parameters",
@@ -171,7 +171,7 @@ def test_evaluate_on_other_labels_takes_all_of_them(run: tuple[Path, Path, Path,
     assert scores["n_train"] is None and scores["leakage"] is None  # nobody knows what the model saw near them
 
 
-def test_a_model_of_a_split_file_is_never_tested_on_what_it_learned(
+def test_a_model_of_a_split_file_is_never_tested_on_its_training_pixels(
     run: tuple[Path, Path, Path, Result], tmp_path: Path
 ) -> None:
     cube, labels, out, _ = run
@@ -183,9 +183,7 @@ def test_a_model_of_a_split_file_is_never_tested_on_what_it_learned(
     assert refused.exit_code == 2 and "--split-file" in refused.stderr
 
 
-def test_a_split_that_holds_what_the_model_learned_is_refused(
-    run: tuple[Path, Path, Path, Result], tmp_path: Path
-) -> None:
+def test_a_split_that_tests_on_training_pixels_is_refused(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
     cube, labels, out, _ = run
     with np.load(out / "split.npz") as own:
         sets = dict(own)
@@ -214,7 +212,7 @@ def test_evaluate_finds_its_test_set_where_labels_lie_on_invalid_pixels(tmp_path
     assert (scores["n_test"], scores["oa"]) == (metrics["n_test"], metrics["oa"])
 
 
-def test_info_tells_scenes_labels_models_and_names(run: tuple[Path, Path, Path, Result]) -> None:
+def test_info_describes_scenes_labels_models_and_names(run: tuple[Path, Path, Path, Result]) -> None:
     cube, labels, out, _ = run
     for what, kind, key, value in (
         (cube, "scene", "bands", 26),
@@ -228,7 +226,7 @@ def test_info_tells_scenes_labels_models_and_names(run: tuple[Path, Path, Path, 
         assert hypercaps("info", what).exit_code == 0
 
 
-def test_info_knows_a_model_by_its_content(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+def test_info_recognises_a_model_by_its_content(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
     shutil.copy(run[2] / "model.safetensors", tmp_path / "renamed")
     assert json.loads(hypercaps("info", tmp_path / "renamed", "--json").stdout)["kind"] == "model"
     (tmp_path / "words.txt").write_text("neither")
@@ -265,7 +263,7 @@ def refused(result: Result, *said: str, nothing_at: Path | None = None) -> None:
 
 @pytest.mark.parametrize("option", ["--coverage", "--reject"])
 @pytest.mark.parametrize("value", ["0", "1", "-0.1", "90", "nan"])
-def test_a_share_that_is_none(option: str, value: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_value_that_is_no_share_is_refused(option: str, value: str, files: tuple[Path, Path], tmp_path: Path) -> None:
     said = (f"{option} is ", "a share between 0 and 1, such as 0.9, is expected")
     refused(hypercaps("train", *files, "--out", tmp_path / "r", option, value), *said, nothing_at=tmp_path / "r")
     out = tmp_path / "m.tif"
@@ -273,7 +271,9 @@ def test_a_share_that_is_none(option: str, value: str, files: tuple[Path, Path],
 
 
 @pytest.mark.parametrize("option", ["--coverage", "--reject"])
-def test_nothing_is_promised_without_calibration(option: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_reject_and_coverage_need_a_calibration_and_a_map(
+    option: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     train = ["train", *files, "--out", tmp_path / "r", "--epochs", 1, "--val", 0, option, 0.9]
     refused(hypercaps(*train), f"{option} needs validation pixels", "--val 0.1", nothing_at=tmp_path / "r")
     refused(hypercaps(*train, "--no-map"), f"{option} is about the map", nothing_at=tmp_path / "r")
@@ -433,13 +433,13 @@ def test_a_model_for_other_bands(run: tuple[Path, Path, Path, Result], tmp_path:
     refused(hypercaps("evaluate", model, tmp_path / "other.npy", run[1]), "26 bands")
 
 
-def test_what_is_not_a_model(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+def test_a_file_that_is_no_model(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
     target = tmp_path / "m.tif"
     refused(hypercaps("map", run[1], run[0], "--out", target), "not a whole model file", nothing_at=target)
     refused(hypercaps("map", tmp_path / "x", run[0], "--out", target), "there is no model file", nothing_at=target)
 
 
-def test_outputs_that_can_not_be(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+def test_impossible_outputs(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
     cube, _, out, _ = run
     model = out / "model.safetensors"
     refused(hypercaps("map", model, cube, "--out", tmp_path / "m.doc"), "must end in")
@@ -485,7 +485,7 @@ def test_results_never_replace_the_wavelengths(run: tuple[Path, Path, Path, Resu
     assert not (tmp_path / "m.tif").exists()
 
 
-def test_results_never_replace_what_lies_beside_an_input(
+def test_results_never_replace_files_that_belong_to_an_input(
     run: tuple[Path, Path, Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = run[2] / "model.safetensors"
@@ -527,7 +527,7 @@ def test_a_forced_run_never_replaces_its_inputs(run: tuple[Path, Path, Path, Res
         assert all(np.array_equal(kept[name], original[name]) for name in ("train", "val", "test"))
 
 
-def test_map_and_confidence_come_together_or_not_at_all(
+def test_map_and_confidence_are_both_written_or_neither(
     run: tuple[Path, Path, Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -560,12 +560,12 @@ def test_an_existing_run_is_left_alone_without_force(files: tuple[Path, Path], t
     assert (out / "notes.txt").read_text() == "keep"
 
 
-def test_a_disk_known_to_be_full(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))
     refused(hypercaps("train", *files, "--out", tmp_path / "a" / "b"), "disk is full", nothing_at=tmp_path / "a")
 
 
-def test_a_disk_that_fills_up_on_the_way(
+def test_a_disk_that_fills_up_while_writing(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -602,7 +602,7 @@ def test_ctrl_c_keeps_the_best_model_so_far(files: tuple[Path, Path], tmp_path: 
     assert metrics["interrupted"] is True and metrics["best_epoch"] <= metrics["epochs"] < 100_000
 
 
-def test_ctrl_c_while_mapping_gives_up_the_map_only(
+def test_ctrl_c_while_mapping_gives_up_only_the_map(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*args: object, **options: object) -> None:
@@ -651,3 +651,9 @@ def test_a_mask_restricts_the_map(run: tuple[Path, Path, Path, Result], tmp_path
         hypercaps("map", out / "model.safetensors", cube, "--out", target, "--mask", tmp_path / "empty.npy"),
         "inside the mask", nothing_at=target,
     )  # fmt: skip
+
+
+def test_train_refuses_the_removed_option_devices(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["train", "indian-pines", "--out", str(tmp_path / "run"), "--devices", "2"])
+    assert result.exit_code == 2 and not (tmp_path / "run").exists()
+    assert "--devices was removed: train on one GPU with --device" in " ".join(result.output.split())

@@ -1,4 +1,4 @@
-"""Polygons as labels, from the command line: trained on, kept whole, evaluated by name, and refused."""
+"""Polygons as labels on the command line: training, whole polygons per set, evaluation by class name, refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refused(result: Result, *words: str, nothing_at: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A scene that lies somewhere, polygons for it, and a run on them."""
+    """A georeferenced scene, polygons for it, and a run on them."""
     folder = tmp_path_factory.mktemp("polygons")
     cube, _ = make_cube()
     with rasterio.open(
@@ -87,7 +87,7 @@ def test_evaluation_draws_the_same_polygons_again(folder: Path) -> None:
     }
 
 
-def test_evaluation_on_other_polygons_goes_by_name(folder: Path, tmp_path: Path) -> None:
+def test_evaluation_on_other_polygons_matches_class_names(folder: Path, tmp_path: Path) -> None:
     """Alone, sand would be class 1, which the model knows as birch."""
     path = write(tmp_path / "sand.geojson", [shapely.box(25, 4, 35, 6)], {"kind": ["sand"]})
     scores = evaluate(folder, path)
@@ -127,7 +127,7 @@ def test_refused_options(options: list[str], words: list[str], folder: Path, tmp
     refused(hypercaps(*args), *words, nothing_at=tmp_path / "run")
 
 
-def test_refused_places(folder: Path, tmp_path: Path) -> None:
+def test_labels_elsewhere_are_refused(folder: Path, tmp_path: Path) -> None:
     def train(labels: Path) -> Result:
         return hypercaps("train", folder / "scene.tif", labels, "--class-field", "kind", "--out", tmp_path / "run")
 
@@ -140,9 +140,7 @@ def test_refused_places(folder: Path, tmp_path: Path) -> None:
     refused(train(tmp_path / "cut.gpkg"), "truncated, damaged", nothing_at=tmp_path / "run")
 
 
-def test_what_the_page_on_labels_tells_people_to_type(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_of_the_page_on_labels_work(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(folder / "scene.tif", "scene.tif")
     shutil.copy(folder / "fields.gpkg", "fields.gpkg")

@@ -274,7 +274,7 @@ def test_a_scene_that_says_nothing_of_its_bands_is_taken_at_its_word(files: Path
     job = ("map", files / "coarse.safetensors", files / "plain.npy", "--out", files / "map.png")
     told = hypercaps(*job)
     assert told.exit_code == 0
-    assert "Warning: scene 'plain' has no wavelengths: its 26 bands are taken for those of the model" in told.stderr
+    assert "Warning: scene 'plain' has no wavelengths: its 26 bands are assumed to be those of the model" in told.stderr
     refused = hypercaps(*job, "--resample")
     assert refused.exit_code == 2 and "no wavelengths" in refused.output
 

@@ -1,4 +1,4 @@
-"""What docs/scenes.md tells people to type is typed here."""
+"""Runs the commands and the Python code of docs/scenes.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files that the page speaks of."""
+    """The files that the page names."""
     monkeypatch.chdir(tmp_path)
     cube, gt = make_cube()
     write(Path("scene.tif"), cube, "float32", crs="EPSG:32633", transform=GRID)
@@ -53,7 +53,7 @@ def test_the_commands_work(files: Path) -> None:
     assert len(lines) == 9
     for line in lines:
         args = shlex.split(line, comments=True)[1:]
-        if "https:" in line:  # there is no network here: without the option it is not even tried
+        if "https:" in line:  # no network in tests: without the option, nothing is requested
             result = CliRunner().invoke(app, [arg for arg in args if arg != "--allow-remote"])
             assert result.exit_code == 2 and "--allow-remote" in result.output
             continue
@@ -61,7 +61,7 @@ def test_the_commands_work(files: Path) -> None:
         assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
-def test_the_python_lines_work(files: Path) -> None:
+def test_the_python_code_works(files: Path) -> None:
     for line in "\n".join(blocks("python")).splitlines():
         if line:
             scene = eval(line, {"open_scene": hypercaps.open_scene})

@@ -132,7 +132,7 @@ def test_what_both_can_not_do(made_files: tuple[Path, Path], tmp_path: Path) -> 
         ([model, made_files[0], tmp_path / "other.npy", "--both"], "trained on other labels than these"),
         ([given, *made_files, "--both"], "a split of kind 'file', which has no counterpart"),
         ([model, *made_files, "--both", "--split-file", "x.npz"], "--both and --split-file were both given"),
-        ([model, *made_files, "--block", 10], "--block means nothing without --both"),
+        ([model, *made_files, "--block", 10], "--block has no meaning without --both"),
         ([model, *made_files, "--both", "--block", 99], "leave nothing of"),
     ):
         refused = hypercaps("evaluate", *args)
@@ -141,7 +141,7 @@ def test_what_both_can_not_do(made_files: tuple[Path, Path], tmp_path: Path) -> 
 
 def test_what_train_refuses_about_blocks(made_files: tuple[Path, Path], tmp_path: Path) -> None:
     for options, said in (
-        (["--block", 10], "--block means nothing without --split blocks"),
+        (["--block", 10], "--block has no meaning without --split blocks"),
         (["--split", "blocks", "--block", 5], "blocks of 5 pixels can't keep patches of 7 x 7 apart"),
         (["--split", "blocks", "--block", 60], "leave nothing of"),
     ):

@@ -1,24 +1,29 @@
-"""The command line: a table of commands, each a few lines over one function of the package.
+"""The command line: one module per command, each a few lines that call one function of the package.
 
-Nothing heavy is imported before a command needs it, so that ``hypercaps --help`` answers at once.
+Heavy libraries are imported inside the commands, so that ``hypercaps --help`` responds at once.
 """
 
 from __future__ import annotations
 
-# In the order of --help.
-from hypercaps.cli import train as training  # isort: skip
-from hypercaps.cli import map as mapping  # isort: skip
-from hypercaps.cli import evaluate as evaluation  # isort: skip
-from hypercaps.cli import explain as reasons  # isort: skip
-from hypercaps.cli import info as lists  # isort: skip
-from hypercaps.cli import study as studies  # isort: skip
+# Imported in the order of --help: each module registers its command with the app.
+from hypercaps.cli import train  # isort: skip
+from hypercaps.cli import map as map_  # isort: skip
+from hypercaps.cli import evaluate  # isort: skip
+from hypercaps.cli import explain  # isort: skip
+from hypercaps.cli import suggest  # isort: skip
+from hypercaps.cli import scenes  # isort: skip
+from hypercaps.cli import info  # isort: skip
+from hypercaps.cli import methods  # isort: skip
+from hypercaps.cli import study  # isort: skip
 from hypercaps.cli.app import app
 
-__all__ = ["app", "evaluation", "lists", "main", "mapping", "reasons", "studies", "training"]
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = (train, map_, evaluate, explain, suggest, scenes, info, methods, study)
 
 
 def main() -> None:
     try:
         app()
-    except KeyboardInterrupt:  # before a command could take care of it
+    except KeyboardInterrupt:  # before a command could handle it
         raise SystemExit(130) from None

@@ -1,4 +1,4 @@
-"""What all commands hang on."""
+"""The root of the command line: the application that all commands register with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Land-cover maps from hyperspectral scenes and a few labels, with the 1D-ConvCapsNet capsule network.",
-    epilog="Try it on the real scene that comes along:  hypercaps train indian-pines --out runs/first",
+    epilog="Try it on the bundled scene:  hypercaps train indian-pines --out runs/first",
 )
 scenes_app = typer.Typer(
     cls=SentenceGroup,
@@ -44,6 +44,6 @@ def _root(
     ] = False,
 ) -> None:
     warnings.showwarning = show_warning
-    # Read when torch is loaded: threads that wait for each other give the core free after a moment. On a machine
-    # that does other things too they would otherwise hold each other up, several times over.
+    # torch reads this when it is imported: threads that wait for each other then release the core after a moment. On a
+    # busy machine they would otherwise slow each other down several times.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -1,11 +1,11 @@
-"""hypercaps evaluate"""
+"""The command ``hypercaps evaluate``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -14,9 +14,11 @@ from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.options import (
     AllowRemote,
     Block,
+    Both,
     ClassField,
     Debug,
     DeviceOption,
+    JsonFile,
     LabelsArg,
     ModelArg,
     Precision,
@@ -40,33 +42,23 @@ def evaluate(
     scene: SceneArg,
     labels: LabelsArg = None,
     *,
-    class_field: ClassField = None,
-    split_file: SplitOption = None,
-    both: Annotated[
-        bool,
-        typer.Option(
-            "--both",
-            help="Set the scores by a random split and by blocks side by side; trains a second time, by the split "
-            "that the model was not trained by.",
-        ),
-    ] = False,
-    block: Block = 16,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Also write the scores to FILE ('-': print them)."),
-    ] = None,
-    resample: Resample = False,
+    json_file: JsonFile = None,
     wavelengths: Wavelengths = None,
     allow_remote: AllowRemote = False,
+    resample: Resample = False,
+    class_field: ClassField = None,
+    block: Block = 16,
+    both: Both = False,
+    split_file: SplitOption = None,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
-    """Say how good a model is on a test set.
+    """Score a model on a test set.
 
-    On the labels it was trained on, that is the test set of its own split; on others, all labelled pixels, or
-    those of --split-file.
+    On the labels it was trained on, that is the test set of its own split; on
+    other labels, all labelled pixels, or those of --split-file.
     """
     from hypercaps.cli import progress, tables
     from hypercaps.io.inputs import input_files
@@ -80,7 +72,7 @@ def evaluate(
     to_stdout = json_file == Path("-")
     if json_file is not None and not to_stdout:
         check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file, wavelengths))
-    open_scene(  # refused, if it must be, before torch takes its memory
+    open_scene(  # refuses a bad scene before torch is imported
         scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=progress.download_bar(console)
     )
 
@@ -119,7 +111,7 @@ def evaluate(
 def _show(
     metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Any, Mapping[str, Any]], None]
 ) -> None:
-    """Scores for a person, or as JSON for programs; also into a file."""
+    """Print the scores as a table or as JSON, and write them to a file."""
     from hypercaps.io.writers.atomic import write_json
 
     console = console_out()

@@ -1,10 +1,9 @@
-"""hypercaps map"""
+"""The command ``hypercaps map``."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -14,18 +13,23 @@ from hypercaps.cli.options import (
     AllowRemote,
     ClusterOption,
     ConfidenceDtype,
+    ConfidenceFile,
     Coverage,
     Debug,
     DeviceOption,
     Mask,
     Memory,
     ModelArg,
+    OutMap,
     Precision,
+    ProbabilitiesFile,
     Reject,
     Resample,
+    Resume,
     SceneArg,
     Threads,
     Wavelengths,
+    Workers,
     cluster_of,
     memory_bytes,
     refuse_together,
@@ -40,36 +44,31 @@ def map_(
     model: ModelArg,
     scene: SceneArg,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The map: .tif with names and colours, or .png.")],
-    confidence: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as .tif.")
-    ] = None,
+    out: OutMap,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
+    resample: Resample = False,
+    confidence: ConfidenceFile = None,
     confidence_dtype: ConfidenceDtype = "float32",
-    probabilities: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
-    ] = None,
+    probabilities: ProbabilitiesFile = None,
     coverage: Coverage = None,
     reject: Reject = None,
     mask: Mask = None,
+    resume: Resume = False,
     memory: Memory = "1GB",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a map that was stopped or killed, if there is one.")
-    ] = False,
-    resample: Resample = False,
-    wavelengths: Wavelengths = None,
-    allow_remote: AllowRemote = False,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that share the windows.")] = 1,
+    workers: Workers = 1,
     cluster: ClusterOption = None,
     threads: Threads = None,
     device: DeviceOption = "cpu",
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
-    """Map every pixel of a scene with a trained model.
+    """Classify every pixel of a scene with a trained model.
 
-    The map is a Cloud Optimized GeoTIFF with the scene's place on earth; class names and colours are in FILE.aux.xml
-    and in a style for QGIS beside it; --coverage writes FILE_sets.tif. Finished windows are kept in FILE.partial until
-    the map is whole.
+    The map is a Cloud Optimized GeoTIFF on the scene's grid; class names and
+    colours are in FILE.aux.xml and in a QGIS style beside it; --coverage writes
+    FILE_sets.tif. Finished windows are kept in FILE.partial until the map is
+    complete.
     """
     from hypercaps.cli import progress
     from hypercaps.io.inputs import input_files
@@ -102,7 +101,7 @@ def map_(
     cube = open_scene(scene, **options, progress=progress.download_bar(console))
     only = open_mask(mask, cube) if mask else None
 
-    from hypercaps.classifier import load_model  # torch: not before what was named could be read
+    from hypercaps.classifier import load_model  # imports torch: only after the inputs could be read
     from hypercaps.pipeline.map import check_calibrated, make_map
 
     classifier = load_model(model, device=device, precision=precision)

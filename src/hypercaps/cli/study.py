@@ -1,15 +1,28 @@
-"""hypercaps study"""
+"""The command ``hypercaps study``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain, say
-from hypercaps.cli.options import ClusterOption, Debug, cluster_of, command_line, listed, refuse_together
+from hypercaps.cli.options import (
+    Budget,
+    ClusterOption,
+    Debug,
+    Methods,
+    OutFolder,
+    Repeats,
+    Scenes,
+    StudyArg,
+    Workers,
+    cluster_of,
+    command_line,
+    listed,
+    refuse_together,
+)
 from hypercaps.errors import StudyError
 
 if TYPE_CHECKING:
@@ -20,34 +33,24 @@ if TYPE_CHECKING:
 @app.command(epilog="Example:  hypercaps study quick --out studies/quick")
 def study(
     ctx: typer.Context,
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE_OR_NAME",
-            help="A TOML file, or paper-methods, paper-small, paper-cost, paper-convergence, few-labels or quick.",
-        ),
-    ],
+    which: StudyArg,
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the study; what is done there is not done again.")
-    ],
-    repeats: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Seeds 0 to N - 1 for every method; the study's if left out.")
-    ] = None,
-    methods: Annotated[str | None, typer.Option(metavar="a,b", help="Only these methods.")] = None,
-    scenes: Annotated[str | None, typer.Option(metavar="x,y", help="Only these scenes.")] = None,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at the same time; they share the cores.")] = 1,
+    out: OutFolder,
+    scenes: Scenes = None,
+    methods: Methods = None,
+    repeats: Repeats = None,
+    workers: Workers = 1,
     cluster: ClusterOption = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Stop after this time; the same command goes on later.")
-    ] = None,
+    budget: Budget = None,
     debug: Debug = False,
 ) -> None:
-    """Run methods x scenes x label shares x seeds, and set the results beside the paper's.
+    """Run methods x scenes x label shares x seeds, and compare with the paper.
 
-    Writes results.json, results.csv, results.md and results.html into DIR. Every finished run is kept: a study that
-    was stopped or killed goes on where it was. A run that fails is listed and does not stop the others. The exit code
-    is 1 if every run failed, and 2 if no scene could be opened.
+    Writes results.json, results.csv, results.md and results.html into DIR. Every
+    finished run in DIR is kept and not repeated: a study that was stopped or
+    killed continues with the same command. A run that fails is listed and does
+    not stop the others. The exit code is 1 if every run failed, and 2 if no scene
+    could be opened.
     """
     from hypercaps.cli import progress, tables
     from hypercaps.study.plan import open_study
@@ -73,14 +76,14 @@ def study(
                 on_progress=shown.training,
             )
     except KeyboardInterrupt:
-        console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")
+        console.print(f"Stopped: finished runs are in {plain(out)}; the same command continues with the rest.")
         raise typer.Exit(130) from None
     tables.print_study(console, out, result)
     _check_any_succeeded(plan, result)
 
 
 def _check_any_succeeded(plan: Study, result: StudyResult) -> None:
-    """End with an exit code other than 0 if no run has a result; runs that the budget left for later are no failure."""
+    """Exit with an error if no run has a result; runs that the budget left for later are not failures."""
     if result.succeeded:
         return
     if len(result.missing) == len(plan.scenes):

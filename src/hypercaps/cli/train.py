@@ -1,9 +1,6 @@
-"""hypercaps train"""
+"""The command ``hypercaps train``."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,22 +8,37 @@ from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, say
 from hypercaps.cli.options import (
     AllowRemote,
+    BatchSize,
     Block,
+    Both,
     ClassField,
     ConfidenceDtype,
     Coverage,
     Debug,
     DeviceOption,
     Devices,
+    Epochs,
+    Force,
     LabelsArg,
     Mask,
     Memory,
+    Method,
+    OutFolder,
+    Patch,
+    PerClass,
     Precision,
+    Probabilities,
+    RecipeOption,
     Reject,
     SceneArg,
+    Seed,
+    SplitKind,
     SplitOption,
     Threads,
+    TrainShare,
+    ValShare,
     Wavelengths,
+    WithMap,
     command_line,
     memory_bytes,
     open_both,
@@ -43,70 +55,43 @@ def train(
     scene: SceneArg,
     labels: LabelsArg = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the run; made if it is not there.")],
-    method: Annotated[str, typer.Option(help="As 'hypercaps methods' lists them.")] = "convcapsnet",
-    train: Annotated[float, typer.Option(help="Share of each class to train on.")] = 0.2,
-    val: Annotated[
-        float, typer.Option(help="Share of each class to calibrate confidence by, and most methods' best epoch.")
-    ] = 0.1,
-    per_class: Annotated[
-        int | None, typer.Option(metavar="N", help="Train on N pixels of each class in place of a share.")
-    ] = None,
+    out: OutFolder,
+    force: Force = False,
+    wavelengths: Wavelengths = None,
+    allow_remote: AllowRemote = False,
     class_field: ClassField = None,
-    split: Annotated[
-        str,
-        typer.Option(
-            metavar="WAY",
-            help="What is drawn: random (pixels, as in the paper), or polygons or blocks (of ground), each kept whole "
-            "in one set; blocks leave no leakage.",
-        ),
-    ] = "random",
+    train: TrainShare = 0.2,
+    val: ValShare = 0.1,
+    per_class: PerClass = None,
+    split: SplitKind = "random",
     block: Block = 16,
-    both: Annotated[
-        bool,
-        typer.Option(
-            "--both",
-            help="Also score by the other of random and blocks, side by side; trains a second time.",
-        ),
-    ] = False,
+    both: Both = False,
     split_file: SplitOption = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same run.")] = 0,
-    epochs: Annotated[
-        int | None, typer.Option(metavar="N", help="Passes over the training pixels; the recipe's if left out.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(metavar="N", help="Pixels in a step; the recipe's if left out.")
-    ] = None,
-    patch: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Side of the square of pixels that is looked at; the method's if left out."),
-    ] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="Way to train, as 'hypercaps methods' lists them; the method's if left out.")
-    ] = None,
-    with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
+    method: Method = "convcapsnet",
+    recipe: RecipeOption = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    patch: Patch = None,
+    seed: Seed = 0,
+    with_map: WithMap = True,
     confidence_dtype: ConfidenceDtype = "float32",
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
-    ] = False,
+    probabilities: Probabilities = False,
     coverage: Coverage = None,
     reject: Reject = None,
     mask: Mask = None,
     memory: Memory = "1GB",
-    force: Annotated[bool, typer.Option("--force", help="Replace a run that is already in DIR.")] = False,
-    wavelengths: Wavelengths = None,
-    allow_remote: AllowRemote = False,
     threads: Threads = None,
     device: DeviceOption = "cpu",
-    devices: Devices = 1,
+    devices: Devices = None,
     precision: Precision = "float32",
     debug: Debug = False,
 ) -> None:
-    """Train on a scene and its labels, say how good it is, and map the scene.
+    """Train on a scene and its labels, score the model, and map the scene.
 
-    Writes report.html, which shows all of it, model.safetensors, metrics.json, history.csv, split.npz, classes.json,
-    pictures, and, unless --no-map, map.tif with its names and colours for a GIS, confidence.tif and map.png into DIR.
-    Ctrl-C ends the training early and keeps the best model so far.
+    Writes into DIR: report.html, which shows everything, model.safetensors,
+    metrics.json, history.csv, split.npz, classes.json and figures; and, unless
+    --no-map, map.tif with class names and colours for a GIS, confidence.tif and
+    map.png. Ctrl-C ends the training early and keeps the best model so far.
     """
     from hypercaps.cli import progress, tables
     from hypercaps.data.splits import check_kind
@@ -120,7 +105,7 @@ def train(
     refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block", "both"))
     check_kind(split)
     MapFiles(confidence_dtype=confidence_dtype)
-    if split != "blocks":  # there, --train says how much ground trains and --per-class how many pixels of it
+    if split != "blocks":  # with blocks, --train is a share of the ground, and --per-class draws pixels from it
         refuse_together(ctx, "per_class", ("train",))
         if not both:
             refuse_without(ctx, "block", "--split blocks")
@@ -134,7 +119,7 @@ def train(
     given = open_split(split_file, truth) if split_file else None
     only = open_mask(mask, cube) if mask else None
 
-    from hypercaps.classifier import ConvCapsClassifier  # torch: not before what was named could be read
+    from hypercaps.classifier import ConvCapsClassifier  # imports torch: only after the inputs could be read
     from hypercaps.pipeline.train import train_run
 
     set_threads(threads)
@@ -152,7 +137,6 @@ def train(
         recipe=recipe,
         device=device,
         precision=precision,
-        devices=devices,
     )
     with progress.RunProgress(console) as shown:
         result = train_run(

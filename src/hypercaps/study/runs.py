@@ -18,6 +18,7 @@ from typing import Any
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.compute.devices import current_versions, threads_in_use, total_memory, use_threads
+from hypercaps.compute.processes import end_with_parent
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split, split_blocks, split_per_class
@@ -29,7 +30,6 @@ from hypercaps.models.registry import Recipe, get_method
 from hypercaps.study.plan import ScenePlace, Setting
 from hypercaps.study.records import FIGURES, Classified, Record, StudyFolder, succeeded
 from hypercaps.training.loop import Progress
-from hypercaps.training.parallel.orphans import end_with_parent
 
 OnDone = Callable[[Record], None]
 OnProgress = Callable[[Setting, Progress], None]  # of the run at hand; runs in other processes don't tell

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,18 +108,6 @@ def _between(start: float, end: float, share: float) -> float:
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
 
 
-class Sharing(Protocol):
-    """Other processes that train the same network in step with this one; ``parallel`` has one."""
-
-    rank: int
-
-    def part(self, which: Tensor) -> Tensor: ...
-
-    def total(self, number: int, device: str) -> int: ...
-
-    def backward(self, network: nn.Module, step_loss: Callable[[Tensor], Tensor], batch: Tensor) -> float: ...
-
-
 def train(
     network: nn.Module,
     loss_of: Loss,
@@ -132,7 +120,6 @@ def train(
     semi_supervised: SemiSupervisedLoss | None = None,
     device: Device | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-    sharing: Sharing | None = None,
     augmentation: Augmentation | None = None,
     extra: Extra | None = None,
 ) -> History:
@@ -143,8 +130,7 @@ def train(
 
     Without validation pixels the last epoch counts as the best. Ctrl-C after the first epoch ends the
     training and keeps the best so far. With ``semi_supervised``, every step also takes as many unlabelled patches as
-    it has labelled ones, and that loss takes the place of ``loss_of``. With ``sharing``, every process calls this with
-    the same arguments, does its part of each batch, and ends with the same weights. ``extra`` gives, for each epoch
+    it has labelled ones, and that loss takes the place of ``loss_of``. ``extra`` gives, for each epoch
     from 1, patches to learn from beside ``examples.train``.
     """
     order = Generator().manual_seed(seed)
@@ -171,17 +157,13 @@ def train(
 
     def backward(which: Tensor) -> float:
         """Gradients of a batch, and its mean loss."""
-        if sharing is not None:
-            return sharing.backward(network, step_loss, which)
         loss = step_loss(which)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item()
 
     def count_right() -> int:
-        if sharing is None:
-            return _count_right(network, examples, examples.val, batch_size)
-        return sharing.total(_count_right(network, examples, sharing.part(examples.val), batch_size), device.name)
+        return _count_right(network, examples, examples.val, batch_size)
 
     records: list[EpochRecord] = []
     best_epoch, best_right = 0, -1
@@ -190,8 +172,7 @@ def train(
     started = time.perf_counter()
     try:
         with torch.random.fork_rng(devices=[]), native.cores_for(network):
-            # Dropout draws from torch's own generator; parts of a batch must not be dropped alike.
-            torch.manual_seed(seed if sharing is None else seed + sharing.rank)
+            torch.manual_seed(seed)  # dropout draws from torch's own generator
             for epoch in range(1, epochs + 1):
                 epoch_started = time.perf_counter()
 

@@ -60,7 +60,6 @@ def check_memory(
     structure: dict[str, Any],
     split: Split,
     training: dict[str, Any],
-    devices: int,
 ) -> None:
     """Refuse what would not fit into memory before it starts, not after an hour."""
     blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
@@ -78,10 +77,8 @@ def check_memory(
     if around:
         needed += spectra + bytes_to_propagate(around, classes)  # the spectra with noise
     if training:
-        # Each device has the weights and its part of a batch; they all map the same spectra.
-        shape, batch = (patch, patch, scene.bands), -(-min(training["batch_size"], split.train.size) // devices)
-        step = bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
-        needed += devices * step + (spectra if devices > 1 else 0)
+        shape, batch = (patch, patch, scene.bands), min(training["batch_size"], split.train.size)
+        needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
     available = available_memory()
     if needed > available:
         raise ModelError(

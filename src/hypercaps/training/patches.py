@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -137,16 +136,6 @@ class PatchStore:
             standing = reflect_invalid(seen[torn].reshape(-1, patch, patch))
             places[torn] = np.take_along_axis(places[torn], standing, axis=1)
         self._places = torch.from_numpy(places)
-
-    @classmethod
-    def from_arrays(cls, spectra: npt.NDArray[np.float32], places: npt.NDArray[np.int32], patch: int) -> PatchStore:
-        """The store that another process's ``arrays`` describe."""
-        store = cls.__new__(cls)
-        store.patch, store._spectra, store._places = patch, torch.from_numpy(spectra), torch.from_numpy(places)
-        return store
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {"spectra": self._spectra.numpy(), "places": self._places.numpy()}
 
     def __len__(self) -> int:
         return self._places.shape[0]

@@ -1,4 +1,4 @@
-"""Processes that end when the one that started them does."""
+"""Child processes that end when their parent does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from multiprocessing.connection import wait
 
 
 def end_with_parent() -> None:
-    """For a thread: work that was killed must not go on in processes that nobody sees."""
+    """Wait for the parent process to end, then end this one; run in a daemon thread of a child process.
+
+    Without it, the children of a killed command would continue in the background.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,0 +1,33 @@
+"""The command ``hypercaps methods``."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from hypercaps.cli.app import app
+from hypercaps.cli.messages import console_out
+from hypercaps.cli.options import Bands, Classes, Debug, Json
+from hypercaps.errors import ModelError
+
+
+@app.command(epilog="Example:  hypercaps methods --bands 200 --classes 16")
+def methods(
+    *,
+    bands: Bands = None,
+    classes: Classes = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the methods, their input and their training recipes."""
+    from hypercaps.cli import tables
+    from hypercaps.models.registry import METHODS
+
+    if (bands is None) != (classes is None):
+        raise ModelError("parameters depend on bands and classes: give both --bands and --classes, or none of them")
+    listed = [method.describe(bands, classes) for method in METHODS.values()]
+    if as_json:
+        typer.echo(json.dumps(listed, indent=2))
+    else:
+        tables.print_methods(console_out(), listed)

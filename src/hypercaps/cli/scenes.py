@@ -1,0 +1,42 @@
+"""The commands ``hypercaps scenes`` and ``hypercaps scenes download``."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from hypercaps.cli.app import scenes_app
+from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.options import Debug, Json, SceneNameArg
+
+
+@scenes_app.callback(epilog="Example:  hypercaps scenes download pavia-university")
+def scenes(ctx: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
+    """List the public scenes, or download one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from hypercaps.cli import tables
+    from hypercaps.io import catalog
+
+    listed = [catalog.get_scene(name).describe() for name in catalog.names()]
+    if as_json:
+        typer.echo(json.dumps(listed, indent=2))
+    else:
+        tables.print_scenes(console_out(), listed)
+
+
+@scenes_app.command("download", epilog="Example:  hypercaps scenes download pavia-university")
+def download(
+    name: SceneNameArg,
+    debug: Debug = False,
+) -> None:
+    """Download a public scene, check it, and print the paths of its files."""
+    from hypercaps.cli import progress
+    from hypercaps.io import catalog
+
+    console = console_out()
+    entry = catalog.get_scene(name)
+    for part in ("cube", "labels"):
+        path, _ = entry.get(part, progress.download_bar(console))
+        console.print(f"{part}: {plain(path)}", soft_wrap=True)

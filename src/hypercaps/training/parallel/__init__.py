@@ -1,1 +1,0 @@
-"""One training shared by several processes of this machine, on processors or one GPU each, through lightning-fabric."""
