@@ -169,7 +169,7 @@ def test_missing_chunks_are_told_and_count_as_nodata(version: int, tmp_path: Pat
     path = array(tmp_path / "a.zarr", version=version)
     gone = path / ("1.2.0" if version == 2 else "c/1/2/0")
     gone.unlink()
-    with pytest.warns(DataWarning, match=r"1 of 9 chunks of the array are not there"):
+    with pytest.warns(DataWarning, match=r"1 of 9 chunks of the array are missing"):
         scene = open_scene(path)
     expected = np.ones((ROWS, COLS), dtype=bool)
     expected[3:6, 4:6] = False

@@ -73,7 +73,7 @@ def _of_bands(file: Hdf5, cube: Variable, name: str) -> Floats | None:
     listed = file.variables.get(f"{_BANDS}/{name}")
     if listed is None:
         return None
-    values: npt.NDArray[Any] = listed.all() if listed.is_numeric else np.zeros(0)
+    values: npt.NDArray[Any] = listed.read_all() if listed.is_numeric else np.zeros(0)
     if values.shape != cube.shape[2:] or not np.isfinite(values).all():
         raise SceneError(f"{file.path} should give a finite number for each of {cube.shape[2]} bands as {name!r}")
     return values.astype(np.float64)
