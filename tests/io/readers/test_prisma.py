@@ -86,9 +86,9 @@ def test_corners_that_are_edges(tmp_path: Path) -> None:
 
 def test_without_a_place(tmp_path: Path) -> None:
     path = write_prisma(tmp_path / "a.he5", Epsg_Code=None)
-    assert opened(path, "its corners or its EPSG code are missing, so it lies nowhere").transform is None
+    assert opened(path, "its corners or its EPSG code are missing, so it is not georeferenced").transform is None
     path = write_prisma(tmp_path / "b.he5", Product_LRcorner_easting=999999.0)
-    assert opened(path, "its corners make no pixels of 30 m, so it lies nowhere").transform is None
+    assert opened(path, "its corners make no pixels of 30 m, so it is not georeferenced").transform is None
 
 
 def flags(value: int, row: int, band: int, col: int) -> np.ndarray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import rasterio
 from rasterio.crs import CRS
 from rasterio.errors import CRSError
@@ -57,7 +59,7 @@ def crs_of_text(text: str) -> str | None:
         return None
 
 
-def affine_of_gdal(numbers: Sequence[float]) -> Affine | None:
+def affine_of_gdal(numbers: Sequence[float] | npt.NDArray[Any]) -> Affine | None:
     """The affine of six numbers in GDAL's order; None if they are not finite or can't be inverted."""
     if len(numbers) != 6 or not np.isfinite(numbers).all():
         return None
