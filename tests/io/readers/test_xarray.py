@@ -98,7 +98,7 @@ def test_lazy_data_is_read_by_window() -> None:
 
 
 def test_wavelengths_of_the_user() -> None:
-    scene = Scene.from_xarray(dataset(), wavelengths=np.array(WAVES) / 1e3)
+    scene = Scene.from_xarray(dataset().assign(name=1), wavelengths=np.array(WAVES) / 1e3)
     np.testing.assert_allclose(scene.wavelengths, WAVES)
     assert scene.name == "xarray"
     with pytest.raises(SceneError, match="2 wavelengths but reflectance has 5 bands"):

@@ -35,8 +35,8 @@ def scene_from_xarray(data: Any, name: str | None, wavelengths: npt.ArrayLike | 
             f"Scene.from_xarray takes a DataArray or a Dataset of xarray, not {type(data).__name__}: for other arrays "
             "use Scene.from_array"
         )
-    own = getattr(data, "name", None)
-    label = name or (str(own) if own is not None else "xarray")
+    own = None if is_dataset else data.name
+    label = name or ("xarray" if own is None else str(own))
     source = Path(label)  # for messages; nothing is opened
     listed = dict(data.variables) if is_dataset else {key: item.variable for key, item in data.coords.items()}
     variables = {str(key): _variable(source, str(key), item) for key, item in listed.items()}
