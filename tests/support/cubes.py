@@ -10,19 +10,9 @@ from rasterio.crs import CRS
 
 from hypercaps.data.scene import Scene
 
-ROWS = 7
-
-
-COLS = 6
-
-
-BANDS = 5
-
-
+ROWS, COLS, BANDS = 7, 6, 5
 CUBE = np.arange(1, ROWS * COLS * BANDS + 1, dtype=np.int16).reshape(ROWS, COLS, BANDS)
-
-
-WAVES = [450.0, 550.0, 650.0, 850.0, 1650.0]
+WAVES = [450.0, 550.0, 650.0, 850.0, 1650.0]  # nm
 
 
 def dataset(
@@ -53,6 +43,7 @@ def put_sum(scene: Scene, queue: Any) -> None:
     queue.put(int(scene.read().values.sum()))
 
 
+# Print the sentence that refuses a file, and by how many MB the peak of memory grew.
 HUGE = """
 import resource, sys, warnings
 import h5py, numpy as np

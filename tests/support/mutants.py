@@ -1,4 +1,4 @@
-"""Damaged files: made from a sound one, and read in another process, which may die of them."""
+"""Damaged copies of a sound file, read in another process, which may crash on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypercaps.io.readers import hdf5
 
 
 def mutants(whole: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """Contents with one to four bits flipped or bytes changed, every fourth with its end cut off as well."""
+    """Copies with one to four bits flipped or bytes changed, every fourth truncated as well."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         raw = bytearray(whole)
@@ -30,13 +30,13 @@ def mutants(whole: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def outcome(path: Path, sound: Scene) -> str:
-    """What comes of opening and reading a damaged copy of ``sound``.
+    """The outcome of opening and reading a damaged copy of ``sound``.
 
-    Numbers are 'same' if all that are said to be valid are those of the sound scene; 'told' if the user was warned of
-    something else than with the sound one and sees other bands; 'wrong' is what must never be.
+    'refused': with an error; 'same': all valid pixels have the values of the sound scene; 'told': the scene has other
+    bands, and a warning said so; 'wrong' must never happen.
     """
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", DataWarning)
             scene = open_scene(path)
         rows, cols = (slice(0, min(one, other)) for one, other in zip(scene.shape, sound.shape[:2], strict=False))
@@ -44,31 +44,31 @@ def outcome(path: Path, sound: Scene) -> str:
     except HypercapsError:
         return "refused"
     if scene.bands != sound.bands:
-        return "told" if told else "wrong"
+        return "told" if warned else "wrong"
     is_right = (pixels.values == expected.values).all(axis=2) & expected.valid
     return "same" if is_right[pixels.valid].all() else "wrong"
 
 
 def outcomes(sound: Path, count: int, seed: int = 0) -> list[str]:
-    """The outcome of damaged copies of ``sound``, read by another process without the guard against its dying.
+    """The outcomes of damaged copies of ``sound``, read by another process without the trial of HDF5 files.
 
-    Those that it does die of, if any, must be refused by the guard, and count as refused.
+    Copies on which it crashes must be refused by the trial, and count as refused.
     """
     paths = [sound.with_stem(f"{sound.stem}{number}") for number in range(count)]
     for path, content in zip(paths, mutants(sound.read_bytes(), count, seed), strict=True):
         path.write_bytes(content)
-    found: list[str] = []
-    while rest := paths[len(found) :]:
-        code = f"import sys; sys.path[:] = {sys.path!r}; import mutants; mutants.main()"
-        asked = json.dumps([str(sound), *map(str, rest)])
-        done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, timeout=250)
-        found += done.stdout.split()
-        if len(found) < count:
+    results: list[str] = []
+    while rest := paths[len(results) :]:
+        code = f"import sys; sys.path[:] = {sys.path!r}; from support.mutants import main; main()"
+        request = json.dumps([str(sound), *map(str, rest)])
+        done = subprocess.run([sys.executable, "-c", code], input=request, capture_output=True, text=True, timeout=250)
+        results += done.stdout.split()
+        if len(results) < count:
             assert done.returncode < 0, done.stderr
             with pytest.raises(SceneError, match="HDF5 itself breaks"):
-                open_scene(paths[len(found)])
-            found.append("refused")
-    return found
+                open_scene(paths[len(results)])
+            results.append("refused")
+    return results
 
 
 def main() -> None:
@@ -78,5 +78,5 @@ def main() -> None:
         warnings.simplefilter("ignore", DataWarning)
         scene = open_scene(sound)
     for path in rest:
-        signal.alarm(10)  # a hang ends it too
+        signal.alarm(10)  # ends the process if HDF5 hangs
         print(outcome(Path(path), scene), flush=True)  # noqa: T201

@@ -9,13 +9,13 @@ import h5py
 import numpy as np
 from rasterio.crs import CRS
 
-# Every value another and every side of another length: no mix-up of axes stays unseen.
+# All values and all lengths differ, so that swapped axes are noticed.
 EMIT_ROWS, EMIT_COLS, EMIT_BANDS = 12, 10, 8
 WGS84 = CRS.from_epsg(4326).to_wkt()
 
 
 def emit_cube() -> np.ndarray:
-    """Reflectance (downtrack, crosstrack, bands) with a corner that was not seen."""
+    """Reflectance (downtrack, crosstrack, bands) with a corner without data."""
     cube = (np.arange(EMIT_ROWS * EMIT_COLS * EMIT_BANDS, dtype=np.float32) + 1).reshape(
         EMIT_ROWS, EMIT_COLS, -1
     ) / 2000
@@ -24,11 +24,11 @@ def emit_cube() -> np.ndarray:
 
 
 def emit_tables() -> tuple[np.ndarray, np.ndarray]:
-    """glt_x and glt_y on a grid of 14 x 13: the swath turned by a quarter, a pixel twice as wide, empty rims."""
+    """glt_x and glt_y on a grid of 14 x 13: the swath rotated by 90 degrees, one pixel twice, empty margins."""
     x, y = np.zeros((14, 13), dtype=np.int32), np.zeros((14, 13), dtype=np.int32)
     rows, cols = np.mgrid[0:10, 0:12]  # of the ground: 10 rows are the swath's columns, 12 columns its rows
     x[2:12, 0:12], y[2:12, 0:12] = rows + 1, cols + 1
-    x[5, 12], y[5, 12] = -4, -12  # a gap that was filled from its neighbour
+    x[5, 12], y[5, 12] = -4, -12  # a gap filled from its neighbour
     return x, y
 
 
@@ -77,7 +77,7 @@ def write_emit(path: Path, cube: np.ndarray | None = None, *, libver: Any = None
 
 
 PRISMA_ROWS, PRISMA_COLS = 9, 11
-# As in the products: from long to short, overlapping, with places that have no band.
+# As in the products: from long to short, overlapping, with positions without a band.
 VNIR = np.array([0, 975, 965, 700, 550, 410], dtype=np.float32)
 SWIR = np.array([2490, 1600, 1000, 970, 0], dtype=np.float32)
 SWATH = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"

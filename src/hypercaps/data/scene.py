@@ -142,6 +142,23 @@ class Scene:
         bands = np.flatnonzero(np.asarray(good_bands, dtype=bool))
         return replace(scene, reader=array_reader(array, nodata, bands))  # bad bands make no pixel invalid
 
+    @classmethod
+    def from_xarray(cls, data: Any, *, name: str | None = None, wavelengths: npt.ArrayLike | None = None) -> Scene:
+        """A scene over an xarray DataArray with named dimensions, or a Dataset with one such variable.
+
+        Rows, columns and bands are told by the names of the dimensions (``y``, ``x``, ``wavelength`` and the like, in
+        any order); wavelengths, band widths, good bands, coordinate system and grid come from coordinates and
+        attributes by the CF conventions, as for NetCDF and Zarr files. Lazy data is read by window: it must be readable
+        from several threads, and its file must stay open. Pixels with NaN or a missing value in any band are invalid.
+
+        ``wavelengths``: one for each band, in nm or micrometres, if the data has none.
+
+        >>> scene = Scene.from_xarray(xarray.open_dataset("scene.nc"))  # doctest: +SKIP
+        """
+        from hypercaps.io.readers.xarray import scene_from_xarray
+
+        return scene_from_xarray(data, name, wavelengths)
+
     @property
     def rows(self) -> int:
         return self.shape[0]

@@ -1,4 +1,4 @@
-"""EMIT L2A: a swath with its bands in nm, and the table that puts labels into it and maps onto the ground."""
+"""EMIT L2A: a swath with its bands in nm, and the lookup table between it and the ground."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUND = rasterio.Affine(0.5, 0, 20, 0, -0.5, 50)
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look of another process costs a third of a second: tests of damage have it, and the first."""
+    """The trial in another process takes a third of a second: only tests of damage, and the first, have it."""
     if not request.node.originalname.startswith(("test_damaged", "test_numbers")):
         monkeypatch.setattr(hdf5, "_is_survived", lambda path: True)
 
@@ -43,7 +43,7 @@ def emit(tmp_path: Path) -> Path:
     return write_emit(tmp_path / "EMIT_L2A_RFL_001.nc")
 
 
-def test_numbers_bands_and_place(emit: Path) -> None:
+def test_numbers_bands_and_georeference(emit: Path) -> None:
     scene = opened(emit)
     assert (scene.shape, scene.dtype, scene.name) == ((EMIT_ROWS, EMIT_COLS, 7), np.float32, "EMIT_L2A_RFL_001")
     np.testing.assert_allclose(scene.wavelengths, np.linspace(400, 2400, EMIT_BANDS)[GOOD], rtol=1e-6)
@@ -95,7 +95,7 @@ def test_info(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["glt_x", "spatial_ref", "geotransform"])
-def test_without_a_part_of_the_table_it_lies_nowhere(name: str, tmp_path: Path) -> None:
+def test_without_a_part_of_the_table_it_is_not_georeferenced(name: str, tmp_path: Path) -> None:
     path = write_emit(tmp_path / "a.nc", good_wavelengths=None, **{name: None})
     with pytest.warns(DataWarning, match=f"no usable .*{name}.*can't be put on the ground"):
         scene = open_scene(path)
@@ -121,7 +121,7 @@ def beyond(axis: str) -> dict[str, np.ndarray]:
         ({"glt_x": np.ones((3000, 3000), np.int8), "glt_y": np.ones((3000, 3000), np.int8)}, "ground tables"),
     ],
 )
-def test_what_can_not_be_meant(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_unusable_products(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(SceneError, match=sentence):
         open_scene(write_emit(tmp_path / "a.nc", **changes))
 
@@ -207,8 +207,8 @@ def test_labels_without_a_place_must_have_the_swaths_size(emit: Path, tmp_path: 
 def test_damaged_products(libver: Any, count: int, tmp_path: Path) -> None:
     """The newer layout has checksums for its structure, and the cube has them in both.
 
-    In the older one a flipped bit of an attribute or of a table without checksum can't be seen by anyone; there it is
-    only asked that nothing crashes.
+    In the older one a flipped bit of an attribute or of a table without checksum can't be detected; there the test is
+    only that nothing crashes.
     """
     found = outcomes(write_emit(tmp_path / "sound.nc", libver=libver), count, seed=2)
     assert found.count("refused") > count / 4 and found.count("same") > 10

@@ -1,4 +1,4 @@
-"""NetCDF cubes by the names of their dimensions, and HDF5 files that lead elsewhere or claim what they don't hold."""
+"""NetCDF cubes by the names of their dimensions, and HDF5 files with external links, false sizes or damage."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def save(data: xr.Dataset, path: Path, engine: str = "h5netcdf", **encoding: Any
 
 @pytest.fixture
 def guarded() -> None:
-    """For tests of, or with, the look of another process."""
+    """For tests with the trial of HDF5 files in another process."""
 
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That look costs a third of a second."""
+    """Skip that trial elsewhere: it takes a third of a second."""
     if "guarded" not in request.fixturenames:
         monkeypatch.setattr(hdf5, "_is_survived", lambda path: True)
 
@@ -67,7 +67,7 @@ def test_any_order_of_dimensions(dims: tuple[str, ...], engine: str, tmp_path: P
     assert scene.crs is None and scene.transform is None and scene.wavelengths is None
 
 
-def test_dimensions_by_what_their_coordinates_say(tmp_path: Path) -> None:
+def test_dimensions_by_attributes_of_their_coordinates(tmp_path: Path) -> None:
     coords = {
         "a": ("a", WAVES, {"standard_name": "sensor_band_central_radiation_wavelength", "units": "nm"}),
         "b": ("b", np.arange(COLS), {"axis": "X"}),
@@ -79,7 +79,7 @@ def test_dimensions_by_what_their_coordinates_say(tmp_path: Path) -> None:
     np.testing.assert_array_equal(scene.wavelengths, WAVES)
 
 
-def test_what_no_name_tells_is_rows_columns_bands(tmp_path: Path) -> None:
+def test_unnamed_dimensions_are_rows_columns_bands(tmp_path: Path) -> None:
     data = xr.Dataset({"r": (("p", "q", "s"), CUBE)})
     np.testing.assert_array_equal(open_scene(save(data, tmp_path / "a.nc")).read().values, CUBE)
     data = xr.Dataset({"r": (("wl", "q", "s"), CUBE.transpose(2, 0, 1))})
@@ -114,7 +114,7 @@ def test_wavelengths_in_their_units(units: str, factor: float, engine: str, tmp_
     np.testing.assert_allclose(scene.wavelengths, WAVES)
 
 
-def test_wavelengths_widths_and_good_bands_beside_a_counted_dimension(tmp_path: Path) -> None:
+def test_wavelengths_widths_and_good_bands_over_a_numbered_dimension(tmp_path: Path) -> None:
     coords = {
         "band": np.arange(1, 6), "center_wavelength": waves("um", np.array(WAVES) / 1e3, "band"),
         "fwhm": ("band", [5.0, 6, 7, 8, 9], {"units": "nm"}), "good_bands": ("band", np.array([1, 1, 0, 1, 1], "i1")),
@@ -139,7 +139,7 @@ def test_wavelengths_that_step_back_are_sorted(tmp_path: Path) -> None:
     ("given", "sentence"),
     [(waves("nm", [450, 0, 650, 850, 1650]), "no numbers above 0"), (waves("cm-1"), "can't be turned into nano")],
 )
-def test_wavelengths_that_are_none(given: Any, sentence: str, tmp_path: Path) -> None:
+def test_unusable_wavelengths(given: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match=sentence):
         assert open_scene(save(dataset(wavelength=given), tmp_path / "a.nc")).wavelengths is None
 
@@ -148,7 +148,7 @@ def test_wavelengths_that_are_none(given: Any, sentence: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_missing_is_tested_before_scale(engine: str, tmp_path: Path) -> None:
+def test_missing_values_are_tested_before_scaling(engine: str, tmp_path: Path) -> None:
     cube = CUBE.copy()
     cube[0, 0, 1], cube[1, 1, 2], cube[2, 2], cube[3, 3, 4] = -9999, -8888, -50, 30000
     attrs = {
@@ -186,12 +186,12 @@ def test_every_number_type(dtype: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "attrs", [{"scale_factor": 0.0}, {"scale_factor": np.inf}, {"add_offset": "much"}, {"scale_factor": [1.0, 2.0]}]
 )
-def test_scales_that_can_not_be_meant(attrs: dict[str, Any], tmp_path: Path) -> None:
+def test_unusable_scales(attrs: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(SceneError, match="a finite number is expected"):
         open_scene(save(dataset(attrs=attrs), tmp_path / "a.nc"))
 
 
-def test_chunks_are_known(tmp_path: Path) -> None:
+def test_chunks_give_the_block_size(tmp_path: Path) -> None:
     path = save(dataset(dims=("wavelength", "y", "x")), tmp_path / "a.nc", chunksizes=(5, 3, 2), zlib=True)
     scene = open_scene(path)
     assert scene.block == (3, 2)
@@ -199,7 +199,7 @@ def test_chunks_are_known(tmp_path: Path) -> None:
     assert open_scene(save(dataset(), tmp_path / "b.nc")).block is None
 
 
-# Places
+# Georeference
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -207,7 +207,7 @@ def test_grid_and_coordinate_system(engine: str, tmp_path: Path) -> None:
     data = dataset(attrs={"grid_mapping": "spatial_ref"}, **utm())
     scene = open_scene(save(data, tmp_path / "a.nc", engine))
     assert scene.crs is not None and CRS.from_wkt(scene.crs) == CRS.from_epsg(32633)
-    assert scene.transform == (30, 0, 599985, 0, -30, 5000015)  # coordinates are of pixels' centres
+    assert scene.transform == (30, 0, 599985, 0, -30, 5000015)  # coordinates are pixel centres
     scene = open_scene(save(dataset(attrs={"grid_mapping": "spatial_ref"}, **utm(down=False)), tmp_path / "b.nc"))
     assert scene.transform == (30, 0, 599985, 0, 30, 5000000 - 30 * 6.5)
 
@@ -220,7 +220,7 @@ def test_other_ways_to_name_a_coordinate_system(tmp_path: Path) -> None:
     coords = utm() | {"spatial_ref": xr.Variable((), 0, {"grid_mapping_name": "sinusoidal"})}
     with pytest.warns(DataWarning, match="names no coordinate system"):
         assert open_scene(save(dataset(**coords), tmp_path / "c.nc")).crs is None
-    # A file's name would be read by GDAL: here it is not even tried.
+    # GDAL would open a file of this name; here nothing is opened.
     (tmp_path / "secret.wkt").write_text(CRS.from_epsg(32633).to_wkt())
     coords = utm() | {"spatial_ref": xr.Variable((), 0, {"crs_wkt": str(tmp_path / "secret.wkt")})}
     with pytest.warns(DataWarning, match="names no coordinate system"):
@@ -234,7 +234,7 @@ def test_latitude_and_longitude_need_no_mapping(tmp_path: Path) -> None:
     np.testing.assert_allclose(scene.transform, (0.1, 0, 119.95, 0, -0.1, 50.05), atol=1e-5)
 
 
-def test_a_grid_of_gdal_where_there_are_no_coordinates(tmp_path: Path) -> None:
+def test_the_geotransform_of_gdal_without_coordinates(tmp_path: Path) -> None:
     mapping = xr.Variable(
         (), 0, {"crs_wkt": CRS.from_epsg(32633).to_wkt(), "GeoTransform": "600000 30 0 5000000 0 -30"}
     )
@@ -242,14 +242,14 @@ def test_a_grid_of_gdal_where_there_are_no_coordinates(tmp_path: Path) -> None:
     assert open_scene(save(data, tmp_path / "a.nc")).transform == (30, 0, 600000, 0, -30, 5000000)
 
 
-def test_uneven_coordinates_are_no_grid(tmp_path: Path) -> None:
+def test_uneven_coordinates_give_no_grid(tmp_path: Path) -> None:
     coords = utm() | {"x": np.array([0.0, 30, 60, 95, 120, 150])}
     with pytest.warns(DataWarning, match="not evenly spaced"):
         scene = open_scene(save(dataset(**coords), tmp_path / "a.nc"))
     assert scene.crs is None and scene.transform is None
 
 
-def test_coordinates_that_only_count(tmp_path: Path) -> None:
+def test_coordinates_that_only_number_the_pixels(tmp_path: Path) -> None:
     assert open_scene(save(dataset(y=np.arange(ROWS), x=np.arange(COLS)), tmp_path / "a.nc")).transform is None
 
 
@@ -283,7 +283,7 @@ def test_labels_are_brought_to_the_scenes_grid(tmp_path: Path) -> None:
         open_labels(tmp_path / "a.nc")
 
 
-# By window, from anywhere
+# By window, from threads and processes
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -306,7 +306,7 @@ def test_threads_and_processes_read_on_their_own(engine: str, tmp_path: Path) ->
     child.join()
 
 
-# Files that lead elsewhere
+# Files that refer to other files
 
 
 def secret(folder: Path) -> Path:
@@ -349,7 +349,7 @@ def test_nothing_of_another_file_is_read(change: Any, tmp_path: Path, guarded: N
         open_scene(path)
 
 
-def test_soft_links_inside_are_fine(tmp_path: Path) -> None:
+def test_soft_links_inside_a_file_are_followed(tmp_path: Path) -> None:
     path = save(dataset(), tmp_path / "a.nc")
     with h5py.File(path, "r+") as file:
         file["alias"] = h5py.SoftLink("/reflectance")
@@ -357,7 +357,7 @@ def test_soft_links_inside_are_fine(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_scene(f"{path}:alias").read().values, CUBE)
 
 
-# Claims and damage
+# False sizes and damage
 
 
 def test_chunks_that_were_never_written(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_chunks_that_were_never_written(tmp_path: Path) -> None:
             cube.dims[1].attach_scale(file["x"])
     with pytest.raises(SceneError, match="never written to its end: '/reflectance' has 2 of 4 chunks"):
         open_scene(tmp_path / "a.nc")
-    assert open_scene(tmp_path / "b.nc").read().valid.sum() == 32  # what is missing reads as missing
+    assert open_scene(tmp_path / "b.nc").read().valid.sum() == 32  # unwritten chunks read as missing
 
 
 def test_an_unknown_filter(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def claim(kind: str, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["cube", "chunk"])
-def test_claims_cost_no_memory(kind: str, tmp_path: Path) -> None:
+def test_false_sizes_cost_no_memory(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HUGE, str(claim(kind, tmp_path / "a.nc"))], capture_output=True, text=True, check=True
     )
@@ -422,7 +422,7 @@ def test_a_chunk_too_large_for_windows(tmp_path: Path) -> None:
 
 
 def test_a_file_that_hdf5_hangs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: None) -> None:
-    """An empty piece in a heap of texts makes HDF5 2.0 step by nothing for ever."""
+    """An object of size 0 in the heap of texts makes HDF5 2.0 loop forever."""
     path = save(dataset(), tmp_path / "a.nc")
     raw = bytearray(path.read_bytes())
     at = start = raw.index(b"GCOL")
@@ -440,6 +440,13 @@ def test_a_file_that_hdf5_hangs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         open_scene(path)
 
 
+def test_a_trial_that_does_not_run_is_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: None) -> None:
+    path = save(dataset(), tmp_path / "a.nc")
+    assert hdf5._is_survived(path)
+    monkeypatch.setattr(hdf5, "__name__", "hypercaps.moved")  # the module that the other process imports
+    assert not hdf5._is_survived(path)
+
+
 def test_truncated_files(tmp_path: Path) -> None:
     for engine in ENGINES:
         whole = save(dataset(), tmp_path / "a.nc", engine).read_bytes()
@@ -450,10 +457,10 @@ def test_truncated_files(tmp_path: Path) -> None:
 
 
 def test_damaged_netcdf4(tmp_path: Path, guarded: None) -> None:
-    """With checksums for its chunks, and packed: a place in the file that is all 0 has the checksum 0.
+    """With checksums for its chunks, and compressed: a part of the file that is all 0 has the checksum 0.
 
-    Its structure has checksums but for the index of chunks, and its coordinates have none: a scene that lies elsewhere
-    or has other wavelengths is not seen here, nor by anyone.
+    The structure has checksums except for the index of chunks, the coordinates have none: changed coordinates or
+    wavelengths can't be detected.
     """
     path = save(dataset(**utm()), tmp_path / "sound.nc", chunksizes=(4, 3, 5), fletcher32=True, zlib=True)
     found = outcomes(path, 250)
@@ -473,7 +480,7 @@ def test_a_chunk_that_the_index_lists_and_does_not_find(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_damaged_classic_files(tmp_path: Path) -> None:
-    """Classic NetCDF has no checksum at all: whatever is read in place of the sound numbers, nothing crashes."""
+    """Classic NetCDF has no checksums: numbers may be wrong, but nothing crashes."""
     path = save(dataset(**utm()), tmp_path / "sound.nc", "scipy")
     sound, refused = open_scene(path), 0
     for content in mutants(path.read_bytes(), 250):

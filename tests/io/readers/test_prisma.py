@@ -24,13 +24,13 @@ BANDS = [410, 550, 700, 965, 970, 975, 1000, 1600, 2490]
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look of another process costs a third of a second: tests of damage have it, and the first."""
+    """The trial in another process takes a third of a second: only tests of damage, and the first, have it."""
     if not request.node.originalname.startswith(("test_damaged", "test_numbers")):
         monkeypatch.setattr(hdf5, "_is_survived", lambda path: True)
 
 
 def opened(path: Path, *more: str) -> Scene:
-    """A scene, and what the user is told of it: the bands without wavelength, and ``more``."""
+    """Open a scene and check its warnings: about the bands without wavelength, and ``more``."""
     with pytest.warns(DataWarning) as told:
         scene = open_scene(path)
     assert [str(one.message).partition(": ")[2] for one in told] == [
@@ -51,7 +51,7 @@ def expected() -> np.ndarray:
     return np.stack([found[wave] for wave in BANDS], axis=-1)
 
 
-def test_numbers_bands_and_place(tmp_path: Path) -> None:
+def test_numbers_bands_and_georeference(tmp_path: Path) -> None:
     scene = opened(write_prisma(tmp_path / "PRS_L2D_STD.he5"))
     assert (scene.shape, scene.dtype, scene.name) == ((PRISMA_ROWS, PRISMA_COLS, 9), np.uint16, "PRS_L2D_STD")
     np.testing.assert_array_equal(scene.wavelengths, BANDS)
@@ -69,7 +69,7 @@ def test_numbers_bands_and_place(tmp_path: Path) -> None:
         np.testing.assert_array_equal(part.valid, pixels.valid[rows, cols])
 
 
-def test_chunks_are_known(tmp_path: Path) -> None:
+def test_chunks_give_the_block_size(tmp_path: Path) -> None:
     path = write_prisma(tmp_path / "a.he5", options={"chunks": (4, 2, 5), "compression": "gzip"})
     assert opened(path).block == (4, 5) and opened(write_prisma(tmp_path / "b.he5")).block is None
 
@@ -84,11 +84,11 @@ def test_corners_that_are_edges(tmp_path: Path) -> None:
     assert scene.transform == (30, 0, 600000, 0, -30, 5000000) and scene.crs is not None
 
 
-def test_without_a_place(tmp_path: Path) -> None:
+def test_without_georeference(tmp_path: Path) -> None:
     path = write_prisma(tmp_path / "a.he5", Epsg_Code=None)
-    assert opened(path, "its corners or its EPSG code are missing, so it lies nowhere").transform is None
+    assert opened(path, "its corners or its EPSG code are missing, so it is not georeferenced").transform is None
     path = write_prisma(tmp_path / "b.he5", Product_LRcorner_easting=999999.0)
-    assert opened(path, "its corners make no pixels of 30 m, so it lies nowhere").transform is None
+    assert opened(path, "its corners make no pixels of 30 m, so it is not georeferenced").transform is None
 
 
 def flags(value: int, row: int, band: int, col: int) -> np.ndarray:
@@ -155,16 +155,16 @@ def test_info_and_labels(tmp_path: Path) -> None:
         ({"List_Cw_Swir": SWIR * 0}, "0 SWIR bands"),
     ],
 )
-def test_what_can_not_be_meant(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_unusable_products(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(SceneError, match=sentence):
         open_scene(write_prisma(tmp_path / "a.he5", **changes))
 
 
 @pytest.mark.parametrize(("libver", "count"), [("latest", 220), (None, 80)])
 def test_damaged_products(libver: Any, count: int, tmp_path: Path) -> None:
-    """Here with checksums, which ASI's own files lack: without them a flipped bit of the cube is but another number.
+    """With checksums, which ASI's own files lack: without them a flipped bit of the cube can't be detected.
 
-    The older layout has none for its structure and attributes either; of it is only asked that nothing crashes.
+    The older layout has none for its structure and attributes either; there the test is only that nothing crashes.
     """
     options = {"chunks": True, "fletcher32": True}
     found = outcomes(write_prisma(tmp_path / "sound.he5", libver=libver, options=options), count)

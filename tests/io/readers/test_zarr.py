@@ -1,4 +1,4 @@
-"""Zarr stores of both versions: cubes by the names of their dimensions; nothing run, nothing read from elsewhere."""
+"""Zarr stores of both versions: cubes by the names of their dimensions; no code is run, no other file is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def array(path: Path, cube: np.ndarray = CUBE, version: int = 3, **options: Any)
 
 
 def rewrite(path: Path, **changes: Any) -> None:
-    """Change a description."""
+    """Change metadata."""
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
@@ -72,7 +72,7 @@ def test_any_order_of_dimensions(dims: tuple[str, ...], version: int, tmp_path: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_bands_numbers_and_place(version: int, tmp_path: Path) -> None:
+def test_bands_numbers_and_georeference(version: int, tmp_path: Path) -> None:
     cube = CUBE.astype(np.float32)
     cube[1, 1, 2], cube[2, 2, 0] = -9999, np.nan
     coords = utm() | {"wavelength": waves("um", np.array(WAVES) / 1e3), "fwhm": ("wavelength", [0.01] * 5)}
@@ -99,7 +99,7 @@ def test_an_array_on_its_own(version: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_zero_is_a_number_where_nobody_said_otherwise(version: int, tmp_path: Path) -> None:
+def test_zero_is_valid_unless_declared_missing(version: int, tmp_path: Path) -> None:
     """Zarr's own fill value is 0 unless another is given."""
     cube = CUBE.copy()
     cube[3, 3, 1] = 0
@@ -161,15 +161,15 @@ def test_a_forked_process_reads_on_its_own(tmp_path: Path) -> None:
     child.join()
 
 
-# Chunks that are not there
+# Missing chunks
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_missing_chunks_are_told_and_count_as_nodata(version: int, tmp_path: Path) -> None:
+def test_missing_chunks_give_a_warning_and_count_as_nodata(version: int, tmp_path: Path) -> None:
     path = array(tmp_path / "a.zarr", version=version)
     gone = path / ("1.2.0" if version == 2 else "c/1/2/0")
     gone.unlink()
-    with pytest.warns(DataWarning, match=r"1 of 9 chunks of the array are not there"):
+    with pytest.warns(DataWarning, match=r"1 of 9 chunks of the array are missing"):
         scene = open_scene(path)
     expected = np.ones((ROWS, COLS), dtype=bool)
     expected[3:6, 4:6] = False
@@ -219,7 +219,7 @@ def test_a_pickle_is_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("what", ["chunk", "folder"])
-def test_links_that_lead_out(what: str, version: int, tmp_path: Path) -> None:
+def test_links_out_of_the_store(what: str, version: int, tmp_path: Path) -> None:
     path = save(dataset(), tmp_path / "a.zarr", version)
     secret = save(dataset(CUBE * 2), tmp_path / "secret.zarr", version)
     inner = Path("reflectance") / ("0.0.0" if version == 2 else "c/0/0/0")
@@ -237,7 +237,7 @@ def test_links_that_lead_out(what: str, version: int, tmp_path: Path) -> None:
 
 
 def test_a_pipe_in_place_of_a_chunk(tmp_path: Path) -> None:
-    """To read it would be to wait for ever."""
+    """Reading it would wait forever."""
     path = array(tmp_path / "a.zarr")
     (path / "c/0/0/0").unlink()
     os.mkfifo(path / "c/0/0/0")
@@ -280,16 +280,14 @@ BAD_3 = [
 @pytest.mark.parametrize(
     ("version", "changes", "sentence"), [(2, *bad) for bad in BAD_2] + [(3, *bad) for bad in BAD_3]
 )
-def test_descriptions_that_can_not_be_meant(
-    version: int, changes: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_unusable_metadata(version: int, changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     path = array(tmp_path / "a.zarr", version=version)
     rewrite(path / (".zarray" if version == 2 else "zarr.json"), **changes)
     with pytest.raises(SceneError, match=sentence):
         open_scene(path).read(slice(0, 3), slice(0, 2))
 
 
-def test_two_descriptions_must_agree(tmp_path: Path) -> None:
+def test_consolidated_metadata_must_agree(tmp_path: Path) -> None:
     for version, name in ((2, ".zarray"), (3, "zarr.json")):
         path = save(dataset(), tmp_path / f"{version}.zarr", version)
         rewrite(path / "reflectance" / name, shape=[ROWS, COLS, 4])
@@ -304,7 +302,7 @@ def test_a_chunk_of_another_size(tmp_path: Path) -> None:
         open_scene(path)
 
 
-def test_descriptions_without_end(tmp_path: Path) -> None:
+def test_metadata_that_is_too_long_or_too_deep(tmp_path: Path) -> None:
     path = array(tmp_path / "a.zarr")
     (path / "zarr.json").write_text(" " * (1 << 25))
     with pytest.raises(SceneError, match="far fewer"):
@@ -332,7 +330,7 @@ def test_a_truncated_zip(tmp_path: Path) -> None:
         open_scene(tmp_path / "b.zip")
 
 
-def test_claims_cost_no_memory(tmp_path: Path) -> None:
+def test_false_sizes_cost_no_memory(tmp_path: Path) -> None:
     path = array(tmp_path / "a.zarr")
     rewrite(path / "zarr.json", shape=[10**6, 10**6, 200])
     done = subprocess.run([sys.executable, "-c", HUGE, str(path)], capture_output=True, text=True, check=True)
@@ -342,9 +340,9 @@ def test_claims_cost_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_stores(version: int, tmp_path: Path) -> None:
-    """Chunks with checksums, and descriptions that are there twice: then no damage gives other numbers unnoticed.
+    """With checksums for chunks and consolidated metadata, no damage gives wrong numbers.
 
-    Of a store with neither this can't be asked: a description with another byte order is as good as the true one.
+    Without them this can't be guaranteed: metadata with another byte order looks as good as the true one.
     """
     checked = {"compressors": (ZstdCodec(), Crc32cCodec())} if version == 3 else {"filters": [numcodecs.CRC32()]}
     path = save(dataset(**utm()), tmp_path / "a.zarr", version, chunks=(4, 3, 5), **checked)

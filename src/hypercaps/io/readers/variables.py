@@ -1,10 +1,11 @@
-"""A variable of a file that holds several: NetCDF, HDF5 and Zarr all have names, dimensions and attributes."""
+"""Variables of a file that holds several (NetCDF, HDF5, Zarr): names, dimensions, attributes and windows of data."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,32 +14,39 @@ import numpy.typing as npt
 
 from hypercaps.errors import SceneError
 
-# A file packs no more than this: deflate reaches 1032, and whoever says more has written a few bytes and a claim.
-_MOST_PACKED = 10_000
-_LARGEST_CHUNK = 1 << 27  # bytes, unpacked: a chunk is unpacked as a whole, whatever small window is asked for
-_LONGEST_LIST = 1 << 24  # numbers of a coordinate
+# Deflate reaches a ratio of 1,032: a file that claims more than this holds a few bytes and a false size.
+_MAX_COMPRESSION = 10_000
+_MAX_CHUNK_BYTES = 1 << 27  # decompressed: a chunk is decompressed as a whole, however small the window
+_MAX_LIST = 1 << 24  # values of a coordinate
+
+Slices = tuple[slice, ...]  # one per axis, with plain bounds
 
 
 class Part(NamedTuple):
-    """A window of a variable as the file has it."""
+    """A window of a variable as stored in the file."""
 
     stored: npt.NDArray[Any]
-    written: npt.NDArray[np.bool_] | None  # of the same shape: where anything was ever written; None: everywhere
+    written: npt.NDArray[np.bool_] | None  # same shape: False where no data was ever written; None: all was written
 
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One variable, not read yet; ``take`` opens the file anew, so that any thread and any process may call it."""
+    """One variable, not read yet; each format has its own subclass."""
 
     path: Path
     key: str  # with its groups: location/glt_x
-    dims: tuple[str, ...]  # a name for each axis, "" where there is none
+    dims: tuple[str, ...]  # name of each axis, "" if it has none
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     attrs: Mapping[str, Any]  # text, or arrays of numbers
-    take: Callable[[tuple[slice, ...]], Part]
-    chunks: tuple[int, ...] | None = None  # along each axis; None: in one piece
-    check: Callable[[], None] = field(default=lambda: None)  # refuses what can't be read safely
+    chunks: tuple[int, ...] | None  # lengths along each axis; None: contiguous
+
+    def take(self, window: Slices) -> Part:
+        """Read a window. The file is opened anew, so any thread or process may call this."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Refuse data that can't be read safely; call once before :meth:`take`."""
 
     @property
     def name(self) -> str:
@@ -52,40 +60,68 @@ class Variable:
     def is_numeric(self) -> bool:
         return self.dtype.kind in "iufb" and self.dtype.itemsize <= 8
 
-    def all(self) -> npt.NDArray[Any]:
-        """The whole of a short variable, such as a coordinate."""
-        if (count := math.prod(self.shape)) > _LONGEST_LIST:
+    def read_all(self) -> npt.NDArray[Any]:
+        """Check and read a short variable, such as a coordinate."""
+        if (count := math.prod(self.shape)) > _MAX_LIST:
             raise SceneError(f"{self.path} has {count:,} numbers in {self.key!r}: far fewer are expected")
         self.check()
         return self.take(tuple(slice(0, length) for length in self.shape)).stored
 
-    def unpacked(self) -> npt.NDArray[np.float64]:
-        """The whole of a short variable, with its scale and offset applied."""
-        values = self.all().astype(np.float64)
+    def read_scaled(self) -> npt.NDArray[np.float64]:
+        """Like :meth:`read_all`, with scale and offset applied."""
+        values = self.read_all().astype(np.float64)
         scale, offset = self.numbers("scale_factor"), self.numbers("add_offset")
         values = values * float(scale[0]) if scale.size == 1 else values
         return values + float(offset[0]) if offset.size == 1 else values
 
     def text(self, name: str) -> str:
-        """An attribute that is text; empty where it is missing or something else."""
+        """A text attribute; empty if it is missing or not text."""
         value = self.attrs.get(name)
         return value if isinstance(value, str) else ""
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """The numbers of an attribute (n,); none where it is missing or text."""
+        """The numbers of an attribute (n,); none if it is missing or text."""
         value = self.attrs.get(name)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
             return value.ravel()
         return np.zeros(0)
 
+    def check_size(self, file_bytes: int) -> None:
+        """Refuse sizes that a file of ``file_bytes`` can't have, before any memory is allocated."""
+        claimed = math.prod(self.shape) * self.dtype.itemsize
+        if claimed > _MAX_COMPRESSION * file_bytes:
+            raise SceneError(
+                f"{self.path} claims {claimed:,} bytes for {self.key!r} but has {file_bytes:,}: it is truncated or "
+                "damaged; get it again"
+            )
+        chunk = 0 if self.chunks is None else math.prod(self.chunks) * self.dtype.itemsize
+        if chunk > _MAX_CHUNK_BYTES:
+            raise SceneError(
+                f"{self.path} keeps {self.key!r} in chunks of {chunk >> 20:,} MB, which can't be read by window: "
+                f"write it again with chunks of at most {_MAX_CHUNK_BYTES >> 20} MB"
+            )
+
 
 def find(variables: Mapping[str, Variable], group: str, name: str) -> Variable | None:
-    """A variable by name, in the group or in one of those around it."""
+    """The variable ``name`` of a group or of the groups that contain it."""
     while True:
         key = f"{group}/{name}" if group else name
         if key in variables or not group:
             return variables.get(key)
         group = group.rpartition("/")[0]
+
+
+def chunks_in(window: Slices, chunks: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Slices]]:
+    """Chunks that a window touches: position in the grid of chunks, and the part of the window that each covers."""
+    axes = list(zip(window, chunks, strict=True))
+    for position in itertools.product(*(range(one.start // step, -(-one.stop // step)) for one, step in axes)):
+        yield (
+            position,
+            tuple(
+                slice(max(i * step - one.start, 0), (i + 1) * step - one.start)
+                for i, (one, step) in zip(position, axes, strict=True)
+            ),
+        )
 
 
 def span(bands: npt.NDArray[np.intp]) -> slice:
@@ -94,22 +130,8 @@ def span(bands: npt.NDArray[np.intp]) -> slice:
 
 
 def picked(array: npt.NDArray[Any], bands: npt.NDArray[np.intp], axis: int) -> npt.NDArray[Any]:
-    """Those ``bands`` of an array that holds their :func:`span` along ``axis``; no copy if they are all of it."""
+    """``bands`` of an array that holds their :func:`span` along ``axis``; not copied if they are all of it."""
     if bands.size == array.shape[axis] and (np.diff(bands) == 1).all():
         return array
     some: npt.NDArray[Any] = np.take(array, bands - bands.min(), axis=axis)
     return some
-
-
-def check_claims(path: Path, key: str, shape: Sequence[int], chunk: Sequence[int] | None, item: int, size: int) -> None:
-    """Refuse sizes that a file of ``size`` bytes can't have, before any memory is asked for."""
-    claimed = math.prod(shape) * item
-    if claimed > _MOST_PACKED * size:
-        raise SceneError(
-            f"{path} claims {claimed:,} bytes for {key!r} but has {size:,}: it is truncated or damaged; get it again"
-        )
-    if chunk is not None and math.prod(chunk) * item > _LARGEST_CHUNK:
-        raise SceneError(
-            f"{path} keeps {key!r} in chunks of {math.prod(chunk) * item >> 20:,} MB, which can't be read by window: "
-            f"write it again with chunks of at most {_LARGEST_CHUNK >> 20} MB"
-        )

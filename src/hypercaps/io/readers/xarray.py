@@ -1,0 +1,103 @@
+"""Scenes from xarray objects in memory, by the same CF rules as files. xarray itself is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.scene import Scene
+from hypercaps.errors import SceneError
+from hypercaps.io.raster import scene_from
+from hypercaps.io.readers.cf import axes_of, cube_arrays, cube_raster
+from hypercaps.io.readers.variables import Part, Slices, Variable
+from hypercaps.io.wavelengths import with_given
+
+
+@dataclass(frozen=True, eq=False)
+class _XarrayVariable(Variable):
+    data: Any  # xarray.Variable
+
+    def take(self, window: Slices) -> Part:
+        stored: npt.NDArray[Any] = self.data[window].values  # lazy data (dask, open_dataset) is read here
+        return Part(stored.astype(self.dtype, copy=False), None)
+
+
+def scene_from_xarray(data: Any, name: str | None, wavelengths: npt.ArrayLike | None) -> Scene:
+    """See :meth:`Scene.from_xarray`."""
+    is_dataset = hasattr(data, "data_vars")
+    if not is_dataset and not (hasattr(data, "coords") and hasattr(data, "variable")):
+        raise SceneError(
+            f"Scene.from_xarray takes a DataArray or a Dataset of xarray, not {type(data).__name__}: for other arrays "
+            "use Scene.from_array"
+        )
+    own = None if is_dataset else data.name
+    label = name or ("xarray" if own is None else str(own))
+    source = Path(label)  # for messages; nothing is opened
+    listed = dict(data.variables) if is_dataset else {key: item.variable for key, item in data.coords.items()}
+    variables = {str(key): _variable(source, str(key), item) for key, item in listed.items()}
+    cube = _only_cube(variables, data) if is_dataset else _variable(source, label, data.variable)
+    axes = axes_of(cube, variables) if cube.is_numeric and 0 not in cube.shape else None
+    if axes is None or axes.band is None:
+        sizes = ", ".join(f"{dim} {length}" for dim, length in zip(cube.dims, cube.shape, strict=True))
+        raise SceneError(
+            f"{label!r} holds {cube.dtype} values over {sizes or 'no dimension'}: numbers over one dimension each for "
+            "rows, columns and bands are expected, such as (y, x, wavelength); select one moment with .isel(time=0)"
+        )
+    raster = cube_raster(cube, variables)
+    if wavelengths is not None:
+        raster = with_given(raster, wavelengths)
+    return replace(scene_from(raster), name=label)
+
+
+def _only_cube(variables: Mapping[str, Variable], dataset: Any) -> Variable:
+    """The only data variable that is a cube."""
+    cubes = [array.key for array in cube_arrays(variables) if len(array.shape) > 2]
+    cubes = [key for key in cubes if key in map(str, dataset.data_vars)]
+    if len(cubes) != 1:
+        names = ", ".join(map(str, dataset.data_vars)) or "none"
+        raise SceneError(
+            f"a Dataset with one variable over rows, columns and bands is expected, but it holds {len(cubes)} (all its "
+            f"variables: {names}): give one of them, such as dataset['reflectance']"
+        )
+    return variables[cubes[0]]
+
+
+def _variable(source: Path, key: str, data: Any) -> Variable:
+    # open_dataset moves the name of the grid mapping from the attributes to the encoding.
+    attrs = {"grid_mapping": data.encoding.get("grid_mapping"), **data.attrs}
+    dtype = data.dtype.newbyteorder("=") if isinstance(data.dtype, np.dtype) else np.dtype("O")
+    return _XarrayVariable(
+        source,
+        key,
+        tuple(map(str, data.dims)),
+        tuple(data.shape),
+        dtype,
+        {str(name): _attribute(value) for name, value in attrs.items()},
+        _chunks(data),
+        data,
+    )
+
+
+def _chunks(data: Any) -> tuple[int, ...] | None:
+    """Lengths of the pieces that data is read in: of dask, or else of the file."""
+    if data.chunks is not None:
+        return tuple(max(lengths) for lengths in data.chunks)
+    preferred: Any = data.encoding.get("preferred_chunks") or {}
+    lengths = tuple(preferred.get(dim) for dim in data.dims)
+    return lengths if lengths and all(type(length) is int for length in lengths) else None
+
+
+def _attribute(value: Any) -> Any:
+    """Text as str, numbers as an array, None for anything else."""
+    if isinstance(value, str):
+        return value
+    try:
+        numbers = np.asarray(value)
+    except ValueError:  # a ragged list
+        return None
+    return numbers if numbers.dtype.kind in "iufb" else None
