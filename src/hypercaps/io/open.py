@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split
+from hypercaps.data.splits import Split, SplitDescription
 from hypercaps.errors import ClusterError, HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose
@@ -151,7 +151,7 @@ def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
             "and test is expected, as a run's split.npz"
         )
     train, val, test = (arrays[key].load() for key in ("train", "val", "test"))
-    how = {"kind": "file", "file": path.name}
+    how = SplitDescription("file", file=path.name)
     return Split.from_indices(labels, train, val, test, patch=patch, how=how)
 
 

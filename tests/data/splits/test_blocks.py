@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model, open_labels, split_blocks
-from hypercaps.data.splits import Split, draw
+from hypercaps.data.splits import Split, SplitDescription, draw
 from hypercaps.errors import DataWarning, SplitError
 
 
@@ -20,6 +20,12 @@ def quietly(labels: Labels, *args: float, **kwargs: int | None) -> Split:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         return split_blocks(labels, *args, **kwargs)  # type: ignore[arg-type]
+
+
+def redraw(labels: Labels, description: SplitDescription, patch: int) -> Split:
+    request = description.request(patch=patch)
+    assert request is not None
+    return draw(labels, request)
 
 
 def fields(rows: int = 96, cols: int = 96, side: int = 8, classes: int = 4, seed: int = 0) -> Labels:
@@ -64,8 +70,8 @@ def test_no_test_patch_holds_a_training_or_validation_pixel(
         assert max(np.bincount(flat[split.train])) <= n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        again = draw(labels, split.describe(), patch=patch)
-    assert again is not None and again.digest() == split.digest()
+        again = redraw(labels, split.describe(), patch)
+    assert again.digest() == split.digest()
 
 
 def test_blocks_are_dealt_as_a_whole_and_the_shares_are_near() -> None:
@@ -98,8 +104,8 @@ def test_the_number_of_labels_changes_nothing_about_the_test_set() -> None:
 def test_the_guard_band_is_that_of_the_drawing_whatever_the_patch_is_now() -> None:
     labels = fields()
     split = quietly(labels, 0.3, patch=5)
-    again = draw(labels, split.how, patch=9)
-    assert again is not None and again.digest() == split.digest() and again.patch == 9 and again.leakage > 0
+    again = redraw(labels, split.how, 9)
+    assert again.digest() == split.digest() and again.patch == 9 and again.leakage > 0
 
 
 def blobs(*places: tuple[int, int]) -> Labels:
@@ -137,7 +143,7 @@ def test_too_few_pixels_in_the_training_blocks_are_named() -> None:
     [
         ({"block": 6}, "blocks of 6 pixels can't keep patches of 7 x 7 apart.*at least 7"),
         ({"block": 16.5}, "whole number of at least 7"),
-        ({"block": 100}, "blocks of 100 x 100 pixels leave nothing of 'fields' to test: take smaller"),
+        ({"block": 100}, "blocks of 100 x 100 pixels leave nothing of 'fields' to test: use smaller"),
         ({"train": 0.9, "val": 0.2}, "shares of 0.9"),
         ({"per_class": 0}, "0 training pixels per class"),
     ],
@@ -178,7 +184,7 @@ def test_a_classifier_splits_by_blocks_and_its_file_remembers(tmp_path: Path) ->
     classifier = ConvCapsClassifier(method="rbf-svm", patch=1, split_by="blocks", block=12, train=0.3, seed=1)
     classifier.fit(scene, labels)
     split = classifier.split_
-    assert (split.kind, split.how["block"], split.how["guard"], split.leakage) == ("blocks", 12, 0, 0.0)
+    assert (split.kind, split.how.block, split.how.guard, split.leakage) == ("blocks", 12, 0, 0.0)
     classifier.save(tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors")
     assert (loaded.split_by, loaded.block, loaded.train, loaded.per_class) == ("blocks", 12, 0.3, None)

@@ -11,6 +11,8 @@ from scipy import ndimage
 from hypercaps.data.labels import Labels
 from hypercaps.data.splits import (
     Split,
+    SplitDescription,
+    SplitRequest,
     check_kind,
     connected_areas,
     draw,
@@ -172,12 +174,67 @@ def test_leakage_does_not_wrap_around_the_border() -> None:
     assert Split.from_indices(labels, [9], [], [18, 40], patch=3).leakage == 0.5
 
 
+def redraw(labels: Labels, description: SplitDescription) -> Split:
+    request = description.request(patch=7)
+    assert request is not None
+    return draw(labels, request)
+
+
 def test_a_described_split_can_be_drawn_again() -> None:
     labels = labels_of(40, 50)
     for split in (split_by_share(labels, 0.3, 0.2, seed=4), split_per_class(labels, 5, 0.2, seed=4)):
-        again = draw(labels, split.describe())
-        assert again is not None and again.digest() == split.digest() == split.describe()["digest"]
-    assert draw(labels, {"kind": "file"}) is None
+        again = redraw(labels, split.describe())
+        assert again.digest() == split.digest() == split.describe().digest
+    assert SplitDescription("file").request(patch=7) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "record"),
+    [
+        (SplitRequest(train=0.3, seed=4), {"kind": "share", "train": 0.3, "val": 0.1, "seed": 4}),
+        (SplitRequest(per_class=5, val=0.2), {"kind": "per-class", "per_class": 5, "val": 0.2, "seed": 0}),
+        (
+            SplitRequest(per_class=5, at_most=0.5),
+            {"kind": "per-class", "per_class": 5, "val": 0.1, "seed": 0, "at_most": 0.5},
+        ),
+        (SplitRequest("polygons"), {"kind": "polygons", "train": 0.2, "val": 0.1, "seed": 0}),
+        (SplitRequest("polygons", per_class=9), {"kind": "polygons", "per_class": 9, "val": 0.1, "seed": 0}),
+        (
+            SplitRequest("blocks", per_class=9, patch=5),
+            {"kind": "blocks", "train": 0.2, "per_class": 9, "val": 0.1, "block": 16, "guard": 2, "seed": 0},
+        ),
+    ],
+)
+def test_a_description_has_the_keys_of_a_model_file(request_: SplitRequest, record: dict[str, object]) -> None:
+    description = SplitDescription.of(request_)
+    assert description.to_json() == record
+    assert SplitDescription.from_json(record) == description
+    again = description.request(patch=request_.patch)
+    assert again is not None and SplitDescription.of(again) == description
+
+
+def test_a_drawn_split_describes_its_sizes() -> None:
+    split = split_by_share(labels_of(40, 50), seed=1)
+    record = split.describe().to_json()
+    assert list(record)[4:] == ["n_train", "n_val", "n_test", "leakage", "patch", "digest"]
+    assert (record["n_train"], record["n_val"], record["n_test"], record["patch"]) == (18, 9, 63, 7)
+
+
+def test_descriptions_of_older_and_of_damaged_model_files() -> None:
+    old = SplitDescription.from_json({"kind": "share", "train": 0.3, "digest": "ab", "later": [1]})
+    assert (old.train, old.val, old.digest, old.labels) == (0.3, None, "ab", None)
+    assert old.request(patch=5) == SplitRequest(train=0.3, patch=5)
+    assert SplitDescription.from_json({}) == SplitDescription("given")
+    for damaged in ({"train": "much"}, {"kind": 3}, {"n_val": [1]}):
+        with pytest.raises(TypeError, match="its split has the"):
+            SplitDescription.from_json(damaged)
+
+
+def test_a_number_per_class_replaces_the_training_share_except_for_blocks() -> None:
+    for kind in ("random", "polygons"):
+        assert not SplitRequest(kind, train=5, per_class=3).uses_train  # and the share is not checked
+    with pytest.raises(SplitError, match="shares of 5 for training"):
+        SplitRequest("blocks", train=5, per_class=3)
 
 
 # Whole polygons
@@ -217,8 +274,8 @@ def test_polygon_splits_repeat_by_seed_and_are_drawn_again_from_their_descriptio
     labels = fields([10] * 20, [3, 4, 5, 6, 7, 8])
     for options in ({}, {"per_class": 12}):
         one, other = split_polygons(labels, seed=4, **options), split_polygons(labels, seed=5, **options)
-        again = draw(labels, one.describe())
-        assert again is not None and again.digest() == one.digest() != other.digest()
+        again = redraw(labels, one.describe())
+        assert again.digest() == one.digest() != other.digest()
 
 
 def test_a_number_per_class_is_met_about() -> None:
