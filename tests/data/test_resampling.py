@@ -150,7 +150,7 @@ def test_where_it_lies_stays() -> None:
 def test_bands_outside_the_scene_are_refused_by_name() -> None:
     scene = scene_of(np.ones((2, 2, 26)), COARSE)
     with pytest.raises(
-        SceneError, match=r"from 450\.0 to 950\.0 nm and can't give 2 of the 4 .* \(430\.0, 961\.0 nm\)"
+        SceneError, match=r"from 450\.0 to 950\.0 nm and can't be resampled to 2 of the 4 .* \(430\.0, 961\.0 nm\)"
     ):
         resample(scene, [430.0, 500.0, 960.0, 961.0])
     made = resample(scene_of(np.arange(26.0).reshape(1, 1, 26), COARSE), [440.0, 960.0])  # half a band beyond
@@ -196,7 +196,7 @@ def test_without_wavelengths_nothing_can_be_resampled(model: ConvCapsClassifier)
                         "510.0 nm and 22 more)"]),
         (COARSE[2:], ["2 are missing (450.0, 470.0 nm)"]),
         (np.append(COARSE, [970.0, 990.0]), ["2 are not the model's (970.0, 990.0 nm)"]),
-        (COARSE[::-1], ["they come in another order or more than once"]),
+        (COARSE[::-1], ["they are in another order or more than once"]),
         (np.append(COARSE[:-2] + ([0] * 20 + [3] * 4), 1500.0), ["2 are missing (930.0, 950.0 nm)",
          "1 are not the model's (1500.0 nm)", "4 are shifted by up to 3.0 nm (853.0 for 850.0, 873.0 for 870.0, 893.0 "
          "for 890.0, 913.0 for 910.0 nm)"]),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from hypercaps.data.labels import Labels, Legend, LegendEntry, default_color
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 
@@ -179,6 +181,31 @@ def test_labels_on_invalid_pixels_are_dropped_with_a_count() -> None:
     assert kept.array.tolist() == [[0, 0, 0], [1, 0, 2]]
     with pytest.raises(LabelsError, match="all 2 labelled"):
         Labels.from_array([[1, 2, 0], [0, 0, 0]]).where_valid(scene)
+
+
+@pytest.mark.parametrize("invalid", [0, 2])
+def test_labels_are_checked_against_a_scene_once(invalid: int) -> None:
+    cube = np.ones((2, 3, 4))
+    cube[0, :invalid] = np.nan
+    scene = Scene.from_array(cube)
+    reads: list[slice] = []
+
+    def reader(rows: slice, cols: slice) -> Pixels:
+        reads.append(rows)
+        return scene.reader(rows, cols)
+
+    counted = replace(scene, reader=reader)
+    labels = Labels.from_array([[1, 2, 0], [1, 0, 2]])
+    with pytest.warns(DataWarning, match="2 labelled") if invalid else nullcontext():
+        valid = labels.where_valid(counted)
+    assert valid.where_valid(counted) is valid and len(reads) == 1
+    other = replace(counted)
+    assert valid.where_valid(other) is valid and len(reads) == 2  # an equal scene is another object
+    edited = replace(valid, array=np.array([[0, 0, 1], [1, 0, 2]], dtype=np.int16))
+    edited.where_valid(other)
+    assert len(reads) == 3
+    again = pickle.loads(pickle.dumps(valid))
+    np.testing.assert_array_equal(again.array, valid.array)
 
 
 def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
