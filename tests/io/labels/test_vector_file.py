@@ -94,7 +94,7 @@ def test_a_geopackage_that_refers_elsewhere(sql: str, tmp_path: Path) -> None:
     database.execute("INSERT INTO sqlite_master VALUES ('table', 'x', 'x', 0, ?)", (sql,))
     database.commit()
     database.close()
-    with pytest.raises(LabelsError, match="keeps its table 'x' elsewhere"):
+    with pytest.raises(LabelsError, match="stores its table 'x' outside the file"):
         open_labels(path, scene=scene_on(), class_field="kind")
 
 
