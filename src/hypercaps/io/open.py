@@ -70,8 +70,8 @@ def open_labels(
     Patterns of tiles and addresses are as with :func:`open_scene`.
 
     A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour; polygons, lines and
-    points are burnt onto it, with the class from ``class_field``. Classes of vectors that have a name only are numbered
-    in alphabetical order, or as a ``legend``, such as a model's, knows them.
+    points are rasterized onto it, with the class from ``class_field``. Classes of vectors that have a name only are
+    numbered in alphabetical order, or as a ``legend``, such as a model's, knows them.
     """
     several = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
     if not several:

@@ -52,7 +52,7 @@ def test_unnamed_classes_go_by_their_number() -> None:
 
 def test_one_number_with_two_names_is_told_apart() -> None:
     files = [numbered([1, 2, 0, 0], c1="water", c2="tree"), numbered([0, 0, 1, 2], c1="tree", c2="soil")]
-    with pytest.warns(DataWarning, match="its class 2, soil, becomes 3, for 2 is tree"):
+    with pytest.warns(DataWarning, match="its class 2, soil, becomes 3, because 2 is tree"):
         labels, _, _ = merge(files)
     assert names(labels) == [(1, "water"), (2, "tree"), (3, "soil")] and labels.array.tolist() == [[1, 2, 2, 3]]
 

@@ -20,7 +20,7 @@ from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.labels import vector_file as vectorfile
 from hypercaps.io.labels.class_field import choose_fields
 from hypercaps.io.labels.qml import parse_style, read_color
-from hypercaps.io.labels.regrid import ground_to_swath
+from hypercaps.io.labels.regrid import grid_to_swath
 from hypercaps.io.labels.vector_file import VectorLayer
 from hypercaps.io.open import open_labels
 from support.vectors import DRIVERS, GRID, KINDS, SQUARES, TURNED, names, on_grid, scene_on, write
@@ -158,15 +158,15 @@ def test_polygons_without_a_centre_and_features_without_a_class_or_geometry(tmp_
     assert [str(one.message) for one in told] == [
         "a.gpkg: 1 feature without a geometry left out",
         "a.gpkg: 1 feature without a class left out",
-        "a.gpkg: 2 polygons too small to hold the centre of a pixel, labelling none",
+        "a.gpkg: 2 polygons too small to contain the centre of a pixel left out",
     ]
     assert sum(labels.counts().values()) == 16 + 28 + 120
 
 
-def test_a_polygon_that_crosses_itself_is_mended(tmp_path: Path) -> None:
+def test_a_polygon_that_intersects_itself_is_repaired(tmp_path: Path) -> None:
     bow_tie = shapely.Polygon([(0, 0.1), (10, 10.2), (10.3, 0.2), (0, 10)])
     path = write(tmp_path / "a.gpkg", [bow_tie], {"n": [1]})
-    with pytest.warns(DataWarning, match="1 polygon that crossed themselves or their holes mended"):
+    with pytest.warns(DataWarning, match="1 polygon that intersected itself repaired"):
         labels = open_labels(path, scene=scene_on(), class_field="n")
     col, row = np.meshgrid(np.arange(60) + 0.5, np.arange(40) + 0.5)
     np.testing.assert_array_equal(labels.array == 1, shapely.contains_xy(shapely.make_valid(bow_tie), col, row))
@@ -178,7 +178,7 @@ def test_coordinates_that_are_no_numbers(bad: float, tmp_path: Path) -> None:
     ring[1, 1] = bad
     with np.errstate(invalid="ignore"):
         path = write(tmp_path / "a.fgb", [SQUARES[0], shapely.Polygon(ring)], {"n": [1, 2]}, SPATIAL_INDEX="NO")
-    with pytest.raises(LabelsError, match=r"feature 2 of .*a.fgb has coordinates that are no numbers"):
+    with pytest.raises(LabelsError, match=r"feature 2 of .*a.fgb has coordinates that are not finite"):
         open_labels(path, scene=scene_on(), class_field="n")
 
 
@@ -225,7 +225,7 @@ def test_a_coordinate_system_on_one_side_only(tmp_path: Path) -> None:
     for scene in (scene_on(crs=None), scene_on(None, crs=None)):
         with pytest.raises(LabelsError, match="lies in EPSG:32633 but scene 's' has no coordinate system"):
             open_labels(placed, scene=scene, class_field="kind")
-    with pytest.warns(DataWarning, match="taken to share one"):
+    with pytest.warns(DataWarning, match="assumed to be the same"):
         labels = open_labels(nowhere, scene=scene_on(crs=None), class_field="kind")
     np.testing.assert_array_equal(labels.array, open_labels(placed, scene=scene_on(), class_field="kind").array)
 
@@ -248,9 +248,9 @@ def test_a_scene_as_its_sensor_flew(tmp_path: Path) -> None:
 
 def test_most_ground_pixels_decide_for_a_swath_pixel() -> None:
     lookup = Lookup(np.zeros((1, 6), np.int32), np.array([[0, 0, 0, 1, 1, -1]], np.int32), "EPSG:4326", GRID)
-    swath = ground_to_swath(np.array([[3, 3, 5, 3, 5, 9]], np.int16), lookup, (1, 3))
+    swath = grid_to_swath(np.array([[3, 3, 5, 3, 5, 9]], np.int16), lookup, (1, 3))
     assert swath.dtype == np.int16 and swath.tolist() == [[3, 0, 0]]
-    assert ground_to_swath(np.zeros((1, 6), np.int16), lookup, (1, 3)).tolist() == [[0, 0, 0]]
+    assert grid_to_swath(np.zeros((1, 6), np.int16), lookup, (1, 3)).tolist() == [[0, 0, 0]]
 
 
 # Classes
@@ -289,7 +289,7 @@ def test_nothing_and_zero_are_no_class(values: list[Any], tmp_path: Path) -> Non
         ([1.5, 2.0], "holds fractions"),
         ([-1, 2], "holds -1: class numbers from 1 up"),
         ([0, 0], "is empty"),
-        (["tree", "so\x02il"], "no name of a class"),
+        (["tree", "so\x02il"], "no class name"),
     ],
 )
 def test_values_that_are_no_classes(values: list[Any], sentence: str, tmp_path: Path) -> None:
