@@ -1,21 +1,6 @@
 """Errors and warnings of hypercaps.
 
-::
-
-    HypercapsError            base class: catch this to catch all of them
-    ├── SceneError            a cube that can't be read or can't be used
-    ├── LabelsError           labels that can't be read or don't fit the scene
-    ├── SplitError            a split that can't be drawn or read
-    ├── CatalogError          an unknown scene name, a missing or damaged download
-    ├── ModelError            a network that can't be built for these bands or parameters
-    ├── TrainingError         a training that diverged
-    ├── ModelFileError        a model file that is damaged, foreign, or made for another scene
-    ├── StudyError            a study that can't be read
-    ├── ClusterError          a cluster that can't be reached, or whose workers can't do the task
-    │   └── WorkersDiedError  a task during which several workers died, one after another
-    ├── OutputError           a result that can't be written
-    └── Interrupted           stopped by the user before there was a result to keep
-
+Catch HypercapsError to catch all errors of this module.
 Each message says what was given, what is expected and what to do next, in one sentence.
 """
 

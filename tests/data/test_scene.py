@@ -44,7 +44,7 @@ def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None
 
 def test_arrays_on_disk_are_read_by_window() -> None:
     class Counting:
-        """Slices like an array and counts what is taken."""
+        """Slices like an array and counts the values that are read."""
 
         shape, dtype, ndim = (100, 100, 5), np.dtype(np.float32), 3
         taken = 0
@@ -59,7 +59,7 @@ def test_arrays_on_disk_are_read_by_window() -> None:
     assert array.taken == 2 * 3 * 5
 
 
-def test_groups_go_with_their_labels() -> None:
+def test_groups_of_removed_labels_are_removed() -> None:
     cube = np.ones((1, 4, 2))
     cube[0, 2] = np.nan
     groups = np.array([[1, 1, 2, 0]], dtype=np.int32)
@@ -72,7 +72,7 @@ def test_groups_go_with_their_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cube", "said"),
+    ("cube", "message"),
     [
         (np.zeros((3, 4)), "2-D"),
         (np.zeros((2, 3, 4, 5)), "4-D"),
@@ -81,8 +81,8 @@ def test_groups_go_with_their_labels() -> None:
         (np.zeros((0, 3, 4)), "at least 1"),
     ],
 )
-def test_what_is_not_a_cube_is_refused(cube: np.ndarray, said: str) -> None:
-    with pytest.raises(SceneError, match=said):
+def test_arrays_that_are_no_cube_are_refused(cube: np.ndarray, message: str) -> None:
+    with pytest.raises(SceneError, match=message):
         Scene.from_array(cube)
 
 
@@ -147,7 +147,7 @@ def test_labels_take_doubles_and_find_their_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("array", "said"),
+    ("array", "message"),
     [
         (np.zeros((2, 2), int), "no class"),
         (np.full((2, 2), -1), "from -1"),
@@ -158,8 +158,8 @@ def test_labels_take_doubles_and_find_their_classes() -> None:
         (np.array([["a"]]), "whole class numbers"),
     ],
 )
-def test_what_are_not_labels_is_refused(array: np.ndarray, said: str) -> None:
-    with pytest.raises(LabelsError, match=said):
+def test_arrays_that_are_no_labels_are_refused(array: np.ndarray, message: str) -> None:
+    with pytest.raises(LabelsError, match=message):
         Labels.from_array(array)
 
 
@@ -221,5 +221,5 @@ def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
         Legend.of([1, 2, 3], ["a", "b"])
 
 
-def test_default_colours_stay_apart() -> None:
+def test_default_colours_are_distinct() -> None:
     assert len({default_color(i) for i in range(60)}) == 60

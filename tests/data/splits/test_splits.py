@@ -100,7 +100,7 @@ def test_n_of_each_class() -> None:
     assert split.seed == 3
 
 
-def test_too_few_pixels_name_the_class_and_the_way_out() -> None:
+def test_too_few_pixels_name_the_class_and_a_remedy() -> None:
     with pytest.raises(SplitError, match=r"class 2 \(class 2\) has 4 labelled pixels.*at least 5"):
         split_by_share(labels_of(30, 4), 0.2, 0.1)
     with pytest.raises(SplitError, match="ask for at most 26 per class"):
@@ -119,7 +119,7 @@ def test_impossible_numbers_are_refused(n: int, val: float) -> None:
         split_per_class(labels_of(30, 30), n, val)
 
 
-def test_a_class_without_validation_pixels_is_said() -> None:
+def test_a_class_without_validation_pixels_gives_a_warning() -> None:
     with pytest.warns(DataWarning, match="no pixel of class 2"):
         split_by_share(labels_of(30, 6), 0.2, 0.1)
 
@@ -255,7 +255,7 @@ def rows_of(split: Split, which: str) -> set[int]:
     return set((getattr(split, which) // split.shape[1]).tolist())
 
 
-def test_no_polygon_is_torn_and_shares_are_met() -> None:
+def test_polygons_stay_whole_and_shares_are_met() -> None:
     labels = fields([10] * 30, [5, 10, 20, 40, 7, 9, 11, 13, 17, 19])
     split = split_polygons(labels, 0.2, 0.1, seed=1)
     assert not (rows_of(split, "train") & rows_of(split, "val"))
@@ -278,7 +278,7 @@ def test_polygon_splits_repeat_by_seed_and_are_drawn_again_from_their_descriptio
         assert again.digest() == one.digest() != other.digest()
 
 
-def test_a_number_per_class_is_met_about() -> None:
+def test_a_number_per_class_is_nearly_met() -> None:
     labels = fields([10] * 20, [3, 4, 5, 6, 7, 8])
     split = split_polygons(labels, per_class=12, seed=0)
     counts = np.bincount(labels.array.ravel()[split.train])
@@ -291,16 +291,16 @@ def test_a_number_per_class_is_met_about() -> None:
 
 def test_classes_with_one_two_and_three_polygons() -> None:
     labels = fields([8], [90, 3], [50, 60, 70], [1] * 40)
-    with pytest.warns(DataWarning) as told:
+    with pytest.warns(DataWarning) as caught:
         split = split_polygons(labels, 0.2, 0.1)
-    assert [str(one.message).split(",")[0] for one in told] == [
+    assert [str(one.message).split(",")[0] for one in caught] == [
         "class 1 has one polygon only",
         "class 2: two polygons leave none to validate",
     ]
     flat = labels.array.ravel()
     held = {name: set(flat[getattr(split, name)].tolist()) for name in ("train", "val", "test")}
     assert held == {"train": {1, 2, 3, 4}, "val": {3, 4}, "test": {2, 3, 4}}
-    assert (flat[split.train] == 2).sum() == 3  # 19 were wanted: 3 is nearer than 90
+    assert (flat[split.train] == 2).sum() == 3  # 19 were requested: 3 is nearer than 90
     with pytest.raises(SplitError, match="every class of 'fields' has one polygon only"):
         split_polygons(fields([8], [3]))
 
@@ -313,7 +313,7 @@ def test_areas_that_meet_at_a_corner_are_one_and_classes_are_not_joined() -> Non
 
 @settings(max_examples=80, deadline=None)
 @given(rows=st.integers(1, 9), cols=st.integers(1, 9), classes=st.integers(1, 3), seed=st.integers(0, 999))
-def test_areas_are_those_of_another_way_to_find_them(rows: int, cols: int, classes: int, seed: int) -> None:
+def test_areas_are_the_connected_areas_of_each_class(rows: int, cols: int, classes: int, seed: int) -> None:
     array = np.random.default_rng(seed).integers(0, classes + 1, (rows, cols)).astype(np.int16)
     areas = connected_areas(array)
     assert ((areas > 0) == (array > 0)).all()
@@ -325,7 +325,7 @@ def test_areas_are_those_of_another_way_to_find_them(rows: int, cols: int, class
     assert numbers[np.sort(np.unique(numbers, return_index=True)[1])].tolist() == list(range(1, areas.max() + 1))
 
 
-def test_groups_that_labels_bring_are_kept_whole() -> None:
+def test_groups_of_labels_are_kept_whole() -> None:
     array = np.ones((4, 12), dtype=int)
     groups = np.repeat(np.arange(1, 5, dtype=np.int32), 12).reshape(4, 12)  # rows that touch, yet four polygons
     split = split_polygons(Labels.from_array(array, groups=groups), 0.25, 0.25, seed=3)
@@ -358,6 +358,6 @@ def test_every_class_trains_and_tests_whatever_its_polygons(
         assert bool(held["val"]) == (val > 0 and len(polygons) > 2)
 
 
-def test_an_unknown_way_to_split() -> None:
+def test_an_unknown_kind_of_split() -> None:
     with pytest.raises(SplitError, match="no split 'rows': random, polygons or blocks"):
         check_kind("rows")

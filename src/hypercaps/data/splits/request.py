@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -151,8 +151,7 @@ class SplitDescription:
 
     def to_json(self) -> dict[str, Any]:
         """The keys of a model file's ``split``, without those that are not recorded."""
-        record = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in record.items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SplitDescription:
