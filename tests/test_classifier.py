@@ -227,7 +227,7 @@ def test_test_pixels_that_are_invalid_are_left_out(trained: ConvCapsClassifier, 
     with pytest.warns(DataWarning, match="3 labelled pixels"):
         scores = trained.evaluate(Scene.from_array(cube), labels, trained.split_)
     assert scores.n_test == trained.split_.test.size - 3
-    only_lost = Split(trained.split_.train, trained.split_.val, lost, labels.shape, {})
+    only_lost = Split(trained.split_.train, trained.split_.val, lost, labels.shape)
     with pytest.warns(DataWarning), pytest.raises(SplitError, match="labelled and valid"):
         trained.evaluate(Scene.from_array(cube), labels, only_lost)
 
@@ -240,7 +240,7 @@ def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene
     assert on_test.oa == trained.scores_.oa and on_test.n_test == trained.split_.test.size
     with pytest.raises(LabelsError, match=r"classes \[9\] that the model does not know"):
         trained.evaluate(scene, Labels.from_array(np.where(labels.array == 2, 9, labels.array)))
-    nothing = Split(trained.split_.train, trained.split_.val, np.array([], int), labels.shape, {})
+    nothing = Split(trained.split_.train, trained.split_.val, np.array([], int), labels.shape)
     with pytest.raises(SplitError, match="no test pixel"):
         trained.evaluate(scene, labels, nothing)
     with pytest.raises(ModelFileError, match="26 bands"):
@@ -308,7 +308,7 @@ def test_splits_that_do_not_fit_are_refused(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier(epochs=1).fit(
             scene, labels, Split.from_indices(labels, np.concatenate([one, two, three]), [], [])
         )
-    elsewhere = Split(np.flatnonzero(flat == 0)[:9], one[:1], two[:1], labels.shape, {})
+    elsewhere = Split(np.flatnonzero(flat == 0)[:9], one[:1], two[:1], labels.shape)
     with pytest.raises(SplitError, match="unlabelled or invalid"):
         ConvCapsClassifier(epochs=1).fit(scene, labels, elsewhere)
     with pytest.raises(SplitError, match="pixels but the labels"):

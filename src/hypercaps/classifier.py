@@ -188,7 +188,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             wavelengths=scene.wavelengths,
             fwhm=scene.fwhm,
             recipe={"name": recipe.name, **training, "seed": seed, "best_epoch": history.best_epoch},
-            split=split.describe() | {"labels": labels_digest},
+            split=replace(split.describe(), labels=labels_digest),
             scene=scene.name,
             versions=current_versions(),
         )
@@ -225,18 +225,16 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
     def draw_split(self, labels: Labels) -> Split:
         """The split that ``fit`` draws for these labels."""
-        seed, patch, val = as_int("seed", self.seed, 0), self._patch(), float(self.val)
-        splits.check_kind(self.split_by)
-        n = None if self.per_class is None else as_int("per_class", self.per_class, 1)
-        if self.split_by == "polygons":
-            return splits.split_polygons(labels, float(self.train), val, per_class=n, seed=seed, patch=patch)
-        if self.split_by == "blocks":
-            return splits.split_blocks(
-                labels, float(self.train), val, block=self.block, per_class=n, seed=seed, patch=patch
-            )
-        if n is not None:
-            return splits.split_per_class(labels, n, val, seed=seed, patch=patch)
-        return splits.split_by_share(labels, float(self.train), val, seed=seed, patch=patch)
+        request = splits.SplitRequest(
+            kind=self.split_by,
+            train=float(self.train),
+            val=float(self.val),
+            per_class=None if self.per_class is None else as_int("per_class", self.per_class, 1),
+            block=self.block,
+            seed=as_int("seed", self.seed, 0),
+            patch=self._patch(),
+        )
+        return splits.draw(labels, request)
 
     def evaluate(
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
@@ -355,14 +353,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
     """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
     model = read_model(Path(path))
-    how, recipe = model.split, model.recipe
+    drawn, recipe = model.split.request(patch=model.patch) or splits.SplitRequest(), model.recipe
     asked = recipe.get("asked", recipe)
     classifier = ConvCapsClassifier(
-        train=how.get("train", 0.2),
-        val=how.get("val", 0.1),
-        per_class=how.get("per_class"),
-        split_by=how["kind"] if how.get("kind") in splits.KINDS else "random",
-        block=how.get("block", 16),
+        train=drawn.train,
+        val=drawn.val,
+        per_class=drawn.per_class,
+        split_by=drawn.kind,
+        block=drawn.block,
         epochs=asked.get("epochs"),
         batch_size=asked.get("batch_size"),
         patch=model.patch,

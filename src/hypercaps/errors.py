@@ -1,22 +1,7 @@
-"""Everything that hypercaps refuses, and why.
+"""Errors and warnings of hypercaps.
 
-::
-
-    HypercapsError            the root: catch this to catch all of them
-    ├── SceneError            a cube that can't be read or can't be used
-    ├── LabelsError           labels that can't be read or don't fit the scene
-    ├── SplitError            a split that can't be drawn or read
-    ├── CatalogError          an unknown scene name, a missing or damaged download
-    ├── ModelError            a network that can't be built for these bands or parameters
-    ├── TrainingError         a training that diverged
-    ├── ModelFileError        a model file that is damaged, foreign, or made for another scene
-    ├── StudyError            a study that can't be read
-    ├── ClusterError          a cluster that can't be reached, or whose workers can't do the work
-    │   └── WorkersDiedError  one piece of work that worker after worker died of
-    ├── OutputError           a result that can't be written
-    └── Interrupted           stopped by the user before there was anything to keep
-
-Each message says what came, what was expected and what to do next, in one sentence.
+Catch HypercapsError to catch all errors of this module.
+Each message says what was given, what is expected and what to do next, in one sentence.
 """
 
 from __future__ import annotations
@@ -25,7 +10,7 @@ import warnings
 
 
 class HypercapsError(Exception):
-    """Root of all errors that a user can mend."""
+    """Base class of all errors that a user can correct."""
 
 
 class SceneError(HypercapsError, ValueError):
@@ -61,28 +46,29 @@ class StudyError(HypercapsError, ValueError):
 
 
 class ClusterError(HypercapsError, RuntimeError):
-    """A cluster that can't be reached, or whose workers can't do the work."""
+    """A cluster that can't be reached, or whose workers can't do the task."""
 
 
 class WorkersDiedError(ClusterError):
-    """One piece of work that worker after worker died of."""
+    """A task during which several workers died, one after another."""
 
 
 class OutputError(HypercapsError, OSError):
     """A result that can't be written."""
 
 
-class Interrupted(HypercapsError):  # noqa: N818 - reads as what happened
-    """Stopped by the user before there was anything to keep."""
+class Interrupted(HypercapsError):  # noqa: N818 - an event, not an error
+    """Stopped by the user before there was a result to keep."""
 
 
 class SpeedWarning(UserWarning):
-    """Nothing is wrong, but it could be much faster."""
+    """Correct, but much slower than possible."""
 
 
 class DataWarning(UserWarning):
-    """Something in the data that the user should know and that does not stop the work."""
+    """Something about the data that the user should know and that stops nothing."""
 
 
-def tell(what: str) -> None:
-    warnings.warn(what, DataWarning, stacklevel=2)
+def warn_data(message: str) -> None:
+    """Issue a DataWarning."""
+    warnings.warn(message, DataWarning, stacklevel=2)

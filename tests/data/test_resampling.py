@@ -30,16 +30,16 @@ def scene_of(cube: np.ndarray, waves: np.ndarray, fwhm: object = None, **more: o
 
 
 def made_spectra(waves: np.ndarray, width: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Smooth spectra of three classes as a sensor with such bands sees them, half of the pixels labelled.
+    """Smooth spectra of three classes of a sensor with these bands, half of the pixels labelled.
 
-    What a Gaussian of ``width`` does to a sine is known: it becomes smaller.
+    A Gaussian of ``width`` reduces the amplitude of a sine by a known factor.
     """
     truth = np.repeat(np.arange(36) * 3 // 36 + 1, 36).reshape(36, 36).T
     sigma = width / 2.354820045
     periods = 500.0 / np.arange(1, 4)
     seen = np.exp(-2 * (np.pi * sigma / periods) ** 2)[:, None]
     spectra = seen * np.sin(2 * np.pi * (waves - 450) / periods[:, None])
-    rng = np.random.default_rng(7)  # of the ground, and so the same for every sensor
+    rng = np.random.default_rng(7)  # the same land cover for every sensor
     brightness = 1 + 0.05 * rng.standard_normal((36, 36, 1))
     labels = np.where(rng.random((36, 36)) < 0.5, truth, 0)
     return 1000 + 100 * brightness * spectra[truth - 1], labels
@@ -52,7 +52,7 @@ def noisy(waves: np.ndarray, width: float, seed: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def model() -> ConvCapsClassifier:
-    """Learned from the coarse sensor."""
+    """A model of the coarse sensor."""
     labels = Labels.from_array(made_spectra(COARSE)[1])
     return ConvCapsClassifier(**QUICK).fit(scene_of(noisy(COARSE, 20, 0), COARSE, 20), labels)
 
@@ -65,8 +65,8 @@ def test_two_sensors_see_the_same_classes(model: ConvCapsClassifier) -> None:
         assert (fine == truth).mean() > 0.97 and (fine == coarse).mean() > 0.97
 
 
-def test_band_widths_bring_the_very_values_of_the_coarse_sensor() -> None:
-    """Of a curved spectrum the wider band sees less; linear interpolation can't know that."""
+def test_band_widths_give_the_values_of_the_coarse_sensor() -> None:
+    """A wider band smooths a curved spectrum, which linear interpolation does not."""
     fine, coarse = made_spectra(FINE, 5.7)[0], made_spectra(COARSE, 20)[0]
     scene = scene_of(fine, FINE, 5.7)
     linear, by_width = resample(scene, COARSE), resample(scene, COARSE, np.full(COARSE.shape, 20.0))
@@ -95,23 +95,23 @@ def test_resampling_to_its_own_bands_changes_no_bit(bands: int, seed: int, width
 @pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")  # bands anywhere may well lie in gaps
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), by_width=st.booleans(), spacing=st.floats(1, 25))
-def test_an_even_slope_is_kept_and_no_value_leaves_the_range(seed: int, by_width: bool, spacing: float) -> None:
+def test_a_linear_spectrum_is_kept_and_no_value_leaves_the_range(seed: int, by_width: bool, spacing: float) -> None:
     rng = np.random.default_rng(seed)
     source = 400 + np.cumsum(rng.uniform(0.3, 1.7, 80) * spacing)
-    wanted = np.sort(rng.uniform(source[0], source[-1], 9))
-    wanted = wanted[np.append(True, np.diff(wanted) > 0.5)]
-    fwhm = rng.uniform(5, 40, wanted.size) if by_width else None
+    target = np.sort(rng.uniform(source[0], source[-1], 9))
+    target = target[np.append(True, np.diff(target) > 0.5)]
+    fwhm = rng.uniform(5, 40, target.size) if by_width else None
     cube = rng.uniform(-1, 1, (2, 2, 80)).astype(np.float32)
     cube[0, 0] = source / 1000
-    made = resample(scene_of(cube, source), wanted, fwhm).read().values
-    np.testing.assert_allclose(made[0, 0], wanted / 1000, rtol=1e-5)
+    made = resample(scene_of(cube, source), target, fwhm).read().values
+    np.testing.assert_allclose(made[0, 0], target / 1000, rtol=1e-5)
     assert np.abs(made[1:]).max() <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("fwhm", [None, 20.0])
 def test_a_pixel_does_not_depend_on_its_window(fwhm: float | None) -> None:
     rng = np.random.default_rng(3)
-    cube = rng.standard_normal((70, 90, FINE.size))  # more pixels than are done at once
+    cube = rng.standard_normal((70, 90, FINE.size))  # more pixels than one chunk
     made = resample(scene_of(cube, FINE, 5.7), COARSE, None if fwhm is None else np.full(COARSE.shape, fwhm))
     whole = made.read().values
     assert whole.dtype == np.float32 and whole.shape == made.shape == (70, 90, 26)
@@ -121,24 +121,24 @@ def test_a_pixel_does_not_depend_on_its_window(fwhm: float | None) -> None:
 
 
 def test_only_the_window_is_read_and_invalid_pixels_stay_invalid() -> None:
-    asked = []
+    windows = []
     cube = np.ones((20, 20, FINE.size), dtype=np.float32)
-    cube[2, 3, 0] = np.inf  # a band that nobody wants
+    cube[2, 3, 0] = np.inf  # a band that is not used
     inner = scene_of(cube, FINE)
 
     def reader(rows: slice, cols: slice) -> Pixels:
-        asked.append((rows, cols))
+        windows.append((rows, cols))
         return inner.reader(rows, cols)
 
     made = resample(scene_of(cube, FINE, reader=reader), COARSE, np.full(COARSE.shape, 20.0))
-    assert asked == []
+    assert windows == []
     pixels = made.read(slice(2, 4), slice(0, 5))
-    assert asked == [(slice(2, 4), slice(0, 5))]
+    assert windows == [(slice(2, 4), slice(0, 5))]
     assert not pixels.valid[0, 3] and pixels.valid.sum() == 9
     assert np.isfinite(pixels.values[pixels.valid]).all()
 
 
-def test_where_it_lies_stays() -> None:
+def test_the_georeference_is_kept() -> None:
     scene = scene_of(
         np.ones((2, 3, FINE.size)), FINE, crs="EPSG:32633", transform=(30.0, 0, 5, 0, -30.0, 9), block=(1, 3)
     )
@@ -150,14 +150,14 @@ def test_where_it_lies_stays() -> None:
 def test_bands_outside_the_scene_are_refused_by_name() -> None:
     scene = scene_of(np.ones((2, 2, 26)), COARSE)
     with pytest.raises(
-        SceneError, match=r"from 450\.0 to 950\.0 nm and can't give 2 of the 4 .* \(430\.0, 961\.0 nm\)"
+        SceneError, match=r"from 450\.0 to 950\.0 nm and can't be resampled to 2 of the 4 .* \(430\.0, 961\.0 nm\)"
     ):
         resample(scene, [430.0, 500.0, 960.0, 961.0])
     made = resample(scene_of(np.arange(26.0).reshape(1, 1, 26), COARSE), [440.0, 960.0])  # half a band beyond
     assert made.read().values.ravel().tolist() == [0, 25]
 
 
-def test_bands_in_a_gap_are_told_of() -> None:
+def test_bands_in_a_gap_give_a_warning() -> None:
     gap = COARSE[(COARSE < 600) | (COARSE > 800)]
     cube = np.broadcast_to(gap, (2, 2, gap.size))
     with pytest.warns(
@@ -196,17 +196,17 @@ def test_without_wavelengths_nothing_can_be_resampled(model: ConvCapsClassifier)
                         "510.0 nm and 22 more)"]),
         (COARSE[2:], ["2 are missing (450.0, 470.0 nm)"]),
         (np.append(COARSE, [970.0, 990.0]), ["2 are not the model's (970.0, 990.0 nm)"]),
-        (COARSE[::-1], ["they come in another order or more than once"]),
+        (COARSE[::-1], ["they are in another order or more than once"]),
         (np.append(COARSE[:-2] + ([0] * 20 + [3] * 4), 1500.0), ["2 are missing (930.0, 950.0 nm)",
          "1 are not the model's (1500.0 nm)", "4 are shifted by up to 3.0 nm (853.0 for 850.0, 873.0 for 870.0, 893.0 "
          "for 890.0, 913.0 for 910.0 nm)"]),
     ],
 )  # fmt: skip
-def test_what_differs_is_listed(scene: np.ndarray, words: list[str]) -> None:
+def test_differences_are_listed(scene: np.ndarray, words: list[str]) -> None:
     assert differences(COARSE, scene) == words
 
 
-def test_a_scene_with_other_bands_is_refused_with_what_differs(model: ConvCapsClassifier) -> None:
+def test_a_scene_with_other_bands_is_refused_with_the_differences(model: ConvCapsClassifier) -> None:
     for waves in (FINE, COARSE + 5):  # even where the numbers agree
         scene = scene_of(np.ones((9, 9, waves.size)), waves)
         for use in (model.predict, model.predict_proba):
@@ -217,7 +217,7 @@ def test_a_scene_with_other_bands_is_refused_with_what_differs(model: ConvCapsCl
             assert "\n" not in str(no.value) and len(str(no.value)) < 500
 
 
-def test_where_a_side_knows_no_wavelengths_the_number_counts(model: ConvCapsClassifier) -> None:
+def test_without_wavelengths_the_number_of_bands_is_compared(model: ConvCapsClassifier) -> None:
     assert model.predict(Scene.from_array(noisy(COARSE, 20, 1))).shape == (36, 36)
     with pytest.raises(ModelFileError, match=r"trained on 26 bands .* has 27"):
         model.predict(Scene.from_array(np.ones((9, 9, 27))))
@@ -270,7 +270,7 @@ def test_the_command_line_refuses_or_resamples(files: Path, model: ConvCapsClass
 
 
 @pytest.mark.filterwarnings("default::hypercaps.errors.DataWarning")
-def test_a_scene_that_says_nothing_of_its_bands_is_taken_at_its_word(files: Path) -> None:
+def test_a_scene_without_wavelengths_gives_a_warning(files: Path) -> None:
     job = ("map", files / "coarse.safetensors", files / "plain.npy", "--out", files / "map.png")
     told = hypercaps(*job)
     assert told.exit_code == 0
@@ -279,7 +279,7 @@ def test_a_scene_that_says_nothing_of_its_bands_is_taken_at_its_word(files: Path
     assert refused.exit_code == 2 and "no wavelengths" in refused.output
 
 
-def test_a_model_that_knows_no_wavelengths_says_so(files: Path) -> None:
+def test_a_model_without_wavelengths_is_refused(files: Path) -> None:
     cube, labels = make_cube()
     ConvCapsClassifier(**QUICK | {"epochs": 1}).fit(Scene.from_array(cube), Labels.from_array(labels)).save(
         files / "blind.safetensors"
@@ -289,5 +289,5 @@ def test_a_model_that_knows_no_wavelengths_says_so(files: Path) -> None:
 
 
 def test_info_shows_the_range(files: Path) -> None:
-    told = hypercaps("info", files / "coarse.safetensors")
-    assert told.exit_code == 0 and "wavelength range nm  450, 950" in told.output and "fwhm" in told.output
+    done = hypercaps("info", files / "coarse.safetensors")
+    assert done.exit_code == 0 and "wavelength range nm  450, 950" in done.output and "fwhm" in done.output

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from hypercaps.data.labels import Labels, Legend, LegendEntry, default_color
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 
@@ -42,7 +44,7 @@ def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None
 
 def test_arrays_on_disk_are_read_by_window() -> None:
     class Counting:
-        """Slices like an array and counts what is taken."""
+        """Slices like an array and counts the values that are read."""
 
         shape, dtype, ndim = (100, 100, 5), np.dtype(np.float32), 3
         taken = 0
@@ -57,7 +59,7 @@ def test_arrays_on_disk_are_read_by_window() -> None:
     assert array.taken == 2 * 3 * 5
 
 
-def test_groups_go_with_their_labels() -> None:
+def test_groups_of_removed_labels_are_removed() -> None:
     cube = np.ones((1, 4, 2))
     cube[0, 2] = np.nan
     groups = np.array([[1, 1, 2, 0]], dtype=np.int32)
@@ -70,7 +72,7 @@ def test_groups_go_with_their_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cube", "said"),
+    ("cube", "message"),
     [
         (np.zeros((3, 4)), "2-D"),
         (np.zeros((2, 3, 4, 5)), "4-D"),
@@ -79,8 +81,8 @@ def test_groups_go_with_their_labels() -> None:
         (np.zeros((0, 3, 4)), "at least 1"),
     ],
 )
-def test_what_is_not_a_cube_is_refused(cube: np.ndarray, said: str) -> None:
-    with pytest.raises(SceneError, match=said):
+def test_arrays_that_are_no_cube_are_refused(cube: np.ndarray, message: str) -> None:
+    with pytest.raises(SceneError, match=message):
         Scene.from_array(cube)
 
 
@@ -145,7 +147,7 @@ def test_labels_take_doubles_and_find_their_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("array", "said"),
+    ("array", "message"),
     [
         (np.zeros((2, 2), int), "no class"),
         (np.full((2, 2), -1), "from -1"),
@@ -156,8 +158,8 @@ def test_labels_take_doubles_and_find_their_classes() -> None:
         (np.array([["a"]]), "whole class numbers"),
     ],
 )
-def test_what_are_not_labels_is_refused(array: np.ndarray, said: str) -> None:
-    with pytest.raises(LabelsError, match=said):
+def test_arrays_that_are_no_labels_are_refused(array: np.ndarray, message: str) -> None:
+    with pytest.raises(LabelsError, match=message):
         Labels.from_array(array)
 
 
@@ -181,6 +183,31 @@ def test_labels_on_invalid_pixels_are_dropped_with_a_count() -> None:
         Labels.from_array([[1, 2, 0], [0, 0, 0]]).where_valid(scene)
 
 
+@pytest.mark.parametrize("invalid", [0, 2])
+def test_labels_are_checked_against_a_scene_once(invalid: int) -> None:
+    cube = np.ones((2, 3, 4))
+    cube[0, :invalid] = np.nan
+    scene = Scene.from_array(cube)
+    reads: list[slice] = []
+
+    def reader(rows: slice, cols: slice) -> Pixels:
+        reads.append(rows)
+        return scene.reader(rows, cols)
+
+    counted = replace(scene, reader=reader)
+    labels = Labels.from_array([[1, 2, 0], [1, 0, 2]])
+    with pytest.warns(DataWarning, match="2 labelled") if invalid else nullcontext():
+        valid = labels.where_valid(counted)
+    assert valid.where_valid(counted) is valid and len(reads) == 1
+    other = replace(counted)
+    assert valid.where_valid(other) is valid and len(reads) == 2  # an equal scene is another object
+    edited = replace(valid, array=np.array([[0, 0, 1], [1, 0, 2]], dtype=np.int16))
+    edited.where_valid(other)
+    assert len(reads) == 3
+    again = pickle.loads(pickle.dumps(valid))
+    np.testing.assert_array_equal(again.array, valid.array)
+
+
 def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
     legend = Legend.of([3, 1, 2], ["a", "b", "c"])
     assert [entry.name for entry in legend] == ["a", "b", "c"]
@@ -194,5 +221,5 @@ def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
         Legend.of([1, 2, 3], ["a", "b"])
 
 
-def test_default_colours_stay_apart() -> None:
+def test_default_colours_are_distinct() -> None:
     assert len({default_color(i) for i in range(60)}) == 60

@@ -22,7 +22,7 @@ def scene_of(rows: int, cols: int, block: tuple[int, int] | None = None) -> Scen
     patch=st.sampled_from([1, 7, 27]),
     block=st.sampled_from([None, (1, 700), (16, 16), (256, 256), (100, 30)]),
 )
-def test_windows_cover_the_scene_once_and_keep_to_the_memory(
+def test_windows_cover_the_scene_once_within_the_memory_limit(
     rows: int, cols: int, pixels: int, patch: int, block: tuple[int, int] | None
 ) -> None:
     covered = np.zeros((rows, cols), dtype=np.int8)
@@ -35,12 +35,12 @@ def test_windows_cover_the_scene_once_and_keep_to_the_memory(
     assert (covered == 1).all()
 
 
-def test_rows_that_follow_each_other_are_read_in_strips() -> None:
+def test_scenes_stored_by_row_are_read_in_strips() -> None:
     windows = plan_windows(scene_of(5000, 600), patch=7, pixels=65_536)
     assert {at.c1 - at.c0 for at in windows} == {600} and windows[0].r1 == 96
 
 
 @pytest.mark.parametrize(("pixels", "rows", "cols"), [(1 << 20, 512, 512), (1 << 17, 352, 352), (40_000, 192, 192)])
-def test_blocks_are_read_whole_where_they_fit(pixels: int, rows: int, cols: int) -> None:
+def test_blocks_are_read_whole_if_they_fit(pixels: int, rows: int, cols: int) -> None:
     first = plan_windows(scene_of(5000, 5000, (512, 512)), patch=7, pixels=pixels)[0]
     assert (first.r1, first.c1) == (rows, cols)

@@ -10,7 +10,7 @@ import pytest
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import split_by_share
+from hypercaps.data.splits import SplitDescription, split_by_share
 from hypercaps.errors import SplitError
 from hypercaps.io.open import open_split
 from hypercaps.io.writers.atomic import write_npz
@@ -38,7 +38,7 @@ def test_there_and_back(made: Made, tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(read, name), getattr(drawn, name))
     assert read.digest() == drawn.digest()
     assert read.leakage == drawn.leakage
-    assert read.how == {"kind": "file", "file": "split.npz"}
+    assert read.how == SplitDescription("file", file="split.npz")
 
 
 def test_the_patch_counts_for_leakage(labels: Labels, tmp_path: Path) -> None:

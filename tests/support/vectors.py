@@ -1,4 +1,4 @@
-"""Small georeferenced files to test with: vectors, and a scene with labels of several kinds."""
+"""Small georeferenced test files: vectors, and a scene with labels of several kinds."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def scene_on(grid: Affine | None = GRID, shape: tuple[int, int] = (40, 60), crs:
 
 
 def on_grid(geometry: Any, grid: Affine = GRID) -> Any:
-    """A geometry drawn in columns and rows, where it lies."""
+    """A geometry in columns and rows, transformed to map coordinates."""
     a, b, c, d, e, f = grid
 
-    def there(xy: np.ndarray) -> np.ndarray:
+    def to_map(xy: np.ndarray) -> np.ndarray:
         return np.column_stack([a * xy[:, 0] + b * xy[:, 1] + c, d * xy[:, 0] + e * xy[:, 1] + f])
 
-    return shapely.transform(geometry, there)
+    return shapely.transform(geometry, to_map)
 
 
 def write(
@@ -52,7 +52,7 @@ def write(
     geometry_type: str = "Unknown",
     **options: Any,
 ) -> Path:
-    """Geometries in columns and rows of ``grid`` (None: as they are) and their fields in any of the four formats."""
+    """Write geometries in columns and rows of ``grid`` (None: unchanged) and their fields in one of four formats."""
     placed = [geometry if geometry is None or grid is None else on_grid(geometry, grid) for geometry in geometries]
     wkb = np.array([None if geometry is None else shapely.to_wkb(geometry) for geometry in placed], dtype=object)
     if path.suffix == ".shp" and geometry_type == "Unknown":

@@ -483,13 +483,15 @@ def open_both(
 
 def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
     """The scene with the model's bands: resampled if requested, otherwise checked."""
-    from hypercaps.errors import tell
+    from hypercaps.errors import warn_data
 
     if resample:
         return model.resampled(scene)
     model.check_fits(scene)
     if model.wavelengths is not None and scene.wavelengths is None:
-        tell(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are assumed to be those of the model")
+        warn_data(
+            f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are assumed to be those of the model"
+        )
     return scene
 
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import colorsys
 import hashlib
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import tile_windows
-from hypercaps.errors import DataWarning, LabelsError
+from hypercaps.errors import LabelsError, warn_data
 
 Rgb = tuple[int, int, int]
-
 
 MAX_LABEL = np.iinfo(np.int16).max
 
 
 class LegendEntry(NamedTuple):
-    """One class of a legend: the number in label rasters, its name and its colour."""
+    """One class of a legend: its number in label rasters (1 to 32767), name and colour (red, green, blue; 0 to 255)."""
 
     label: int
     name: str
@@ -31,11 +29,11 @@ class LegendEntry(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether somebody gave it a name."""
+        """Whether the name is more than the default, "class <label>"."""
         return self.name != f"class {self.label}"
 
 
-# Twelve colours that stay apart on a map; more classes go on around the colour wheel.
+# Twelve distinct colours; further classes get colours from the colour wheel.
 _PALETTE = (
     "#e6194b", "#3cb44b", "#ffe119", "#4363d8", "#f58231", "#911eb4",
     "#46f0f0", "#f032e6", "#bcf60c", "#008080", "#9a6324", "#808000",
@@ -43,7 +41,7 @@ _PALETTE = (
 
 
 def default_color(position: int) -> Rgb:
-    """The colour of the class at ``position`` (from 0) when nobody chose one."""
+    """Default colour of the class at ``position`` (from 0)."""
     if position < len(_PALETTE):
         return parse_color(_PALETTE[position])
     turn = (position * 0.61803398875) % 1.0  # the golden angle keeps neighbours apart
@@ -58,7 +56,16 @@ def parse_color(text: str) -> Rgb:
 
 @dataclass(frozen=True)
 class Legend:
-    """The classes of a map, ordered by label. Label 0 always means 'no class' and is never in it."""
+    """The classes of a map.
+
+    Parameters
+    ----------
+    entries : one :class:`LegendEntry` per class, ordered by label. Label 0 means unlabelled and is not a class.
+
+    See also
+    --------
+    Legend.of : a legend with default colours, e.g. ``Legend.of([1, 2], ["water", "soil"])``
+    """
 
     entries: tuple[LegendEntry, ...]
 
@@ -69,7 +76,13 @@ class Legend:
 
     @classmethod
     def of(cls, labels: Iterable[int], names: Sequence[str] | None = None) -> Legend:
-        """A legend with default colours, and default names unless they are given."""
+        """Make a legend with default colours.
+
+        Parameters
+        ----------
+        labels : distinct class numbers, 1 or more, in any order
+        names : one name per class, in ascending order of ``labels``; None for "class <label>"
+        """
         numbers = sorted(int(label) for label in labels)
         if names is None:
             names = [f"class {label}" for label in numbers]
@@ -90,32 +103,46 @@ class Legend:
 
     @property
     def labels(self) -> npt.NDArray[np.int16]:
-        """The label of each class, ascending: position in this array = class index of a network."""
+        """(classes,) class numbers, ascending; a position in this array is the class index of a network."""
         return np.array([entry.label for entry in self.entries], dtype=np.int16)
 
     def only(self, labels: Iterable[int]) -> Legend:
-        """The part of this legend for ``labels``; a label it does not know gets a default entry."""
-        known = {entry.label: entry for entry in self.entries}
-        wanted = sorted({int(label) for label in labels})
+        """The entries of ``labels``, with a default entry for each label that is not in this legend."""
+        entries = {entry.label: entry for entry in self.entries}
+        numbers = sorted({int(label) for label in labels})
         return Legend(
             tuple(
-                known.get(label, LegendEntry(label, f"class {label}", default_color(i)))
-                for i, label in enumerate(wanted)
+                entries.get(label, LegendEntry(label, f"class {label}", default_color(i)))
+                for i, label in enumerate(numbers)
             )
         )
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Class numbers on a scene's grid: (rows, columns) int16, 0 = unlabelled, and their legend.
+    """Class numbers on a scene's pixel grid. Immutable.
 
-    ``groups`` says which pixels belong together, such as those of one polygon: a split can keep them together.
+    Parameters
+    ----------
+    array : (rows, columns) class numbers, 0 = unlabelled
+    legend : the classes in ``array``
+    name : for messages
+    groups : (rows, columns) number of the polygon of each labelled pixel, 0 = unlabelled, so that a split can keep
+        polygons whole; None if polygons are not known
+
+    See also
+    --------
+    Labels.from_array : labels from any array of whole numbers, checked
     """
 
     array: npt.NDArray[np.int16]
     legend: Legend
     name: str = "labels"
-    groups: npt.NDArray[np.int32] | None = None  # (rows, columns), 0 = unlabelled; None: nobody said
+    groups: npt.NDArray[np.int32] | None = None
+    _valid_in: Scene | None = field(default=None, init=False, repr=False, compare=False)  # checked by where_valid
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_valid_in": None}  # a scene may not be picklable
 
     @classmethod
     def from_array(
@@ -126,7 +153,15 @@ class Labels:
         name: str = "labels",
         groups: npt.NDArray[np.int32] | None = None,
     ) -> Labels:
-        """Check an array of whole numbers, 0 = unlabelled; classes come from ``legend`` or are numbered."""
+        """Check an array of class numbers and make labels of it.
+
+        Parameters
+        ----------
+        array : (rows, columns) whole numbers of any type: 0 = unlabelled, classes from 1 to 32767
+        legend : names and colours of classes; classes that it lacks get default ones
+        name : for messages
+        groups : (rows, columns) number of the polygon of each labelled pixel, from 1 up
+        """
         raw = np.asarray(array)
         if raw.ndim != 2:
             raise LabelsError(
@@ -153,52 +188,57 @@ class Labels:
             raise LabelsError(
                 f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up"
             )
-        known = Legend(()) if legend is None else legend
-        return cls(values, known.only(present), name, groups)
+        return cls(values, (legend or Legend(())).only(present), name, groups)
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.array.shape[0], self.array.shape[1]
 
     def counts(self) -> dict[int, int]:
-        """Labelled pixels of each class."""
+        """Number of labelled pixels by class number."""
         numbers = np.bincount(self.array.ravel())  # bincount of int16 keeps no copy of the raster
         return {entry.label: int(numbers[entry.label]) for entry in self.legend}
 
     def check_fits(self, scene: Scene) -> None:
         """Refuse labels that are not on the scene's grid."""
         if self.shape != scene.shape[:2]:
-            turned = self.shape == (scene.cols, scene.rows)
-            hint = "they look transposed" if turned else "labels must be on the scene's grid"
+            transposed = self.shape == (scene.cols, scene.rows)
+            hint = "they look transposed" if transposed else "labels must be on the scene's grid"
             raise LabelsError(
                 f"labels {self.name!r} have {self.shape[0]} x {self.shape[1]} pixels but scene {scene.name!r} "
                 f"has {scene.rows} x {scene.cols}: {hint}"
             )
 
     def where_valid(self, scene: Scene) -> Labels:
-        """These labels without those on invalid pixels of the scene; only windows with labels are read."""
+        """Labels without those on invalid pixels of the scene, with a warning if any are removed.
+
+        Only windows with labels are read, and nothing for labels that this method returned for the same scene object.
+        """
+        if self._valid_in is scene:
+            return self
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
             if part.any():
                 part[~scene.read(window.rows, window.cols).valid] = 0
-        lost = int((self.array > 0).sum() - (kept > 0).sum())
-        if lost == 0:
+        removed = int((self.array > 0).sum() - (kept > 0).sum())
+        if removed == 0:
+            object.__setattr__(self, "_valid_in", scene)
             return self
         if not kept.any():
             raise LabelsError(
-                f"all {lost} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or "
+                f"all {removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or "
                 "nodata): give a cube with finite values there"
             )
-        warnings.warn(
-            f"{lost} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or nodata) "
-            "and are left out",
-            DataWarning,
-            stacklevel=2,
+        warn_data(
+            f"{removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or nodata) "
+            "and are left out"
         )
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
-        return Labels.from_array(kept, self.legend, name=self.name, groups=groups)
+        labels = Labels.from_array(kept, self.legend, name=self.name, groups=groups)
+        object.__setattr__(labels, "_valid_in", scene)
+        return labels
 
     def digest(self) -> str:
-        """A fingerprint, to tell whether two label rasters are the same."""
+        """SHA-256 of shape and class numbers."""
         return hashlib.sha256(repr(self.shape).encode() + self.array.astype("<i2").tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Scene, Labels and Legend: the nouns that all other rooms talk about. No file formats, no torch."""
+"""Scene: a hyperspectral cube that is read by window. No file formats, no torch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hypercaps.errors import SceneError
 # Coefficients (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f; rotated grids included.
 Affine = tuple[float, float, float, float, float, float]
 
-_LOOKS = 16  # places that stand for a whole scene, and the side of each
-_LOOK = 8
+_SAMPLES = 16  # windows that a fingerprint is made of (and one more), and their side in pixels
+_SAMPLE_SIDE = 8
 
 
 class Pixels(NamedTuple):
-    """What a scene gives for a window."""
+    """The pixels of a window of a scene."""
 
     values: npt.NDArray[np.float32]  # (h, w, bands), physical units; undefined where not valid
     valid: npt.NDArray[np.bool_]  # (h, w)
@@ -32,12 +32,13 @@ PixelReader = Callable[[slice, slice], Pixels]
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """Where each pixel of a grid on the ground comes from in a scene that lies as its sensor flew.
+    """Geometry lookup table (GLT): the pixel of a swath scene for each pixel of a map-projected grid.
 
-    Such a scene is classified in its own rows and columns; its map is then put on the ground through this table.
+    A swath scene, in sensor geometry, is classified in its own rows and columns; its map is then projected by this
+    table.
     """
 
-    rows: npt.NDArray[np.int32]  # (rows, columns on the ground): row in the scene, from 0; -1 where nothing was seen
+    rows: npt.NDArray[np.int32]  # (rows, columns of the grid): row in the scene, from 0; -1 where there is no data
     cols: npt.NDArray[np.int32]  # the same for columns
     crs: str
     transform: Affine
@@ -49,56 +50,67 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Scene:
-    """A hyperspectral cube that need not be in memory: all access goes through :meth:`read`.
+    """A hyperspectral cube that need not be in memory: pixels are read by window with :meth:`read`. Immutable.
 
-    ``reader`` gets two slices with plain bounds inside the scene and returns :class:`Pixels`.
+    Parameters
+    ----------
+    shape : rows, columns and bands
+    dtype : type of the stored values
+    reader : function of two slices (rows, columns; inside the scene, step 1) that returns :class:`Pixels`
+    name : for messages
+    wavelengths : (bands,) centre wavelengths in nm
+    fwhm : (bands,) full width at half maximum of each band in nm
+    good_bands : (bands,) flags of the bands of ``reader``, ``wavelengths`` and ``fwhm``; None: all are good. The scene
+        has only the good bands. Pixels that ``reader`` calls invalid because of a bad band stay invalid, unless the
+        scene is made by :meth:`from_array`, which tests good bands only.
+    crs : coordinate reference system, as WKT or an authority code such as "EPSG:32633"
+    transform : (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f, in units of ``crs``
+    lookup : projection of a swath scene, which itself has neither ``crs`` nor ``transform``
+    block : rows and columns of the file's blocks; None: it is stored row by row
 
-    ``good_bands`` has one flag for each band of ``reader``, ``wavelengths`` and ``fwhm``; None: all are good. It is
-    used once, here: the scene then reads, counts and describes its good bands only, so that training, mapping and
-    resampling see the same list of bands. What ``reader`` calls invalid because of a bad band stays invalid, unless the
-    scene is made by :meth:`from_array`, which tests good bands only.
+    See also
+    --------
+    Scene.from_array : a scene over an array
+    open_scene : a scene from a file
     """
 
-    shape: tuple[int, int, int]  # rows, columns, bands
+    shape: tuple[int, int, int]
     dtype: np.dtype[Any]
     reader: PixelReader
     name: str = "scene"
-    wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) in nm
-    fwhm: npt.NDArray[np.float64] | None = None  # (bands,) in nm: how wide each band is at half of its height
-    good_bands: InitVar[npt.ArrayLike | None] = None  # (bands,)
-    crs: str | None = None  # WKT or an authority code
+    wavelengths: npt.NDArray[np.float64] | None = None
+    fwhm: npt.NDArray[np.float64] | None = None
+    good_bands: InitVar[npt.ArrayLike | None] = None
+    crs: str | None = None
     transform: Affine | None = None
-    lookup: Lookup | None = None  # then the scene itself has neither crs nor transform
-    block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: single rows
+    lookup: Lookup | None = None
+    block: tuple[int, int] | None = None
 
     def __post_init__(self, good_bands: npt.ArrayLike | None) -> None:
         rows, cols, bands = self.shape
         if min(rows, cols, bands) < 1:
             raise SceneError(f"scene {self.name!r} has shape {self.shape}: every side must be at least 1")
         flags = None if good_bands is None else np.asarray(good_bands, dtype=bool).ravel()  # MATLAB's are 1 x n
-        of_bands = {"wavelengths": self.wavelengths, "band widths": self.fwhm, "good-band flags": flags}
-        for what, values in of_bands.items():
+        per_band = {"wavelengths": self.wavelengths, "band widths": self.fwhm, "good-band flags": flags}
+        for name, values in per_band.items():
             if values is not None and len(values) != bands:
                 raise SceneError(
-                    f"scene {self.name!r} has {bands} bands but {len(values)} {what}: give one for each band"
+                    f"scene {self.name!r} has {bands} bands but {len(values)} {name}: give one for each band"
                 )
         if flags is not None and not flags.all():
-            self._keep(np.flatnonzero(flags))
+            self._keep_bands(np.flatnonzero(flags))
 
-    def _keep(self, bands: npt.NDArray[np.intp]) -> None:
-        """Leave out all other bands; only while the scene is made."""
+    def _keep_bands(self, bands: npt.NDArray[np.intp]) -> None:
+        """Remove all other bands; only during construction."""
         if bands.size == 0:
             raise SceneError(
                 f"all {self.bands} bands of scene {self.name!r} are marked bad: at least one good band is expected"
             )
-        kept: dict[str, Any] = {
-            "shape": (self.rows, self.cols, bands.size),
-            "reader": _reader_of_bands(self.reader, bands),
-            "wavelengths": None if self.wavelengths is None else np.asarray(self.wavelengths)[bands],
-            "fwhm": None if self.fwhm is None else np.asarray(self.fwhm)[bands],
-        }
-        for name, value in kept.items():
-            object.__setattr__(self, name, value)  # a frozen dataclass has no other way
+        object.__setattr__(self, "shape", (self.rows, self.cols, bands.size))  # the class is frozen
+        object.__setattr__(self, "reader", _select_bands(self.reader, bands))
+        for name in ("wavelengths", "fwhm"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.asarray(getattr(self, name))[bands])
 
     @classmethod
     def from_array(
@@ -110,13 +122,18 @@ class Scene:
         nodata: float | None = None,
         good_bands: npt.ArrayLike | None = None,
     ) -> Scene:
-        """A scene over an array (rows, columns, bands).
+        """Make a scene of an array.
 
-        Arrays that slice from disk (memory-mapped, HDF5, Zarr) stay there and are read by window. A pixel is
-        invalid where any band is NaN, infinite, masked, or equal to ``nodata``.
+        A pixel is invalid where any good band is NaN, infinite, masked, or equal to ``nodata``.
 
-        ``good_bands``: one flag for each band of the array, 0 or False for those to leave out, as ENVI's ``bbl``; the
-        scene has the other bands only. ``wavelengths`` are those of all bands.
+        Parameters
+        ----------
+        cube : (rows, columns, bands) integers or real numbers. Arrays that slice from disk (memory-mapped, HDF5, Zarr)
+            stay there and are read by window
+        name : for messages
+        wavelengths : (bands,) centre wavelengths in nm of all bands of ``cube``
+        nodata : stored value that marks missing data
+        good_bands : (bands,) one flag for each band of ``cube``, 0 or False for bands to leave out, as ENVI's ``bbl``
         """
         array = cube if isinstance(getattr(cube, "dtype", None), np.dtype) else np.asarray(cube)
         if array.ndim != 3:
@@ -128,13 +145,12 @@ class Scene:
             raise SceneError(
                 f"scene {name!r} holds {array.dtype} values: a cube of integers or real numbers is expected"
             )
-        waves = None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64)
         scene = cls(
             tuple(array.shape),
             np.dtype(array.dtype),
             array_reader(array, nodata),
             name=name,
-            wavelengths=waves,
+            wavelengths=None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64),
             good_bands=good_bands,
         )
         if scene.bands == array.shape[2]:
@@ -176,7 +192,16 @@ class Scene:
         return Window(0, self.rows, 0, self.cols)
 
     def read(self, rows: slice = slice(None), cols: slice = slice(None)) -> Pixels:
-        """Values (h, w, bands) as float32 in physical units, and their validity (h, w)."""
+        """Read a window.
+
+        Parameters
+        ----------
+        rows, cols : slices without a step; the default is the whole scene
+
+        Returns
+        -------
+        values (h, w, bands) as float32 in physical units, undefined where invalid, and validity (h, w)
+        """
         r0, r1, step_r = rows.indices(self.rows)
         c0, c1, step_c = cols.indices(self.cols)
         if step_r != 1 or step_c != 1:
@@ -184,20 +209,20 @@ class Scene:
         return self.reader(slice(r0, r1), slice(c0, c1))
 
     def fingerprint(self) -> str:
-        """A fingerprint of shape, wavelengths and some pixels, to tell two scenes apart: quick for any size."""
+        """SHA-256 of shape, wavelengths and some windows: fast for any size."""
         sha = hashlib.sha256(repr(self.shape).encode())
         if self.wavelengths is not None:
             sha.update(np.asarray(self.wavelengths, dtype="<f8").tobytes())
-        last_row, last_col = max(0, self.rows - _LOOK), max(0, self.cols - _LOOK)
-        for part in range(_LOOKS + 1):  # evenly down the rows, and across in leaps
-            r, c = last_row * part // _LOOKS, last_col * (part * 7 % (_LOOKS + 1)) // _LOOKS
-            pixels = self.read(slice(r, r + _LOOK), slice(c, c + _LOOK))
+        last_row, last_col = max(0, self.rows - _SAMPLE_SIDE), max(0, self.cols - _SAMPLE_SIDE)
+        for part in range(_SAMPLES + 1):  # evenly spaced rows, columns in steps of 7 parts
+            r, c = last_row * part // _SAMPLES, last_col * (part * 7 % (_SAMPLES + 1)) // _SAMPLES
+            pixels = self.read(slice(r, r + _SAMPLE_SIDE), slice(c, c + _SAMPLE_SIDE))
             sha.update(np.packbits(pixels.valid).tobytes())
             sha.update(np.where(pixels.valid[:, :, None], pixels.values, 0).astype("<f4").tobytes())
         return sha.hexdigest()
 
     def digest(self) -> str:
-        """A fingerprint of all values, to tell whether two scenes are the same; one pass, strip by strip."""
+        """SHA-256 of all values and their validity, read in strips."""
         sha = hashlib.sha256(repr(self.shape).encode())
         strip = max(1, (1 << 23) // (self.cols * self.bands))  # 32 MB of float32
         for r0 in range(0, self.rows, strip):
@@ -207,8 +232,8 @@ class Scene:
         return sha.hexdigest()
 
 
-def _reader_of_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelReader:
-    """Read some bands of what ``reader`` gives; its validity stays."""
+def _select_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelReader:
+    """A reader of some of the bands of ``reader``, with the same validity."""
 
     def read(rows: slice, cols: slice) -> Pixels:
         values, valid = reader(rows, cols)
@@ -218,22 +243,22 @@ def _reader_of_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelR
 
 
 def array_reader(array: Any, nodata: float | None = None, bands: npt.NDArray[np.intp] | None = None) -> PixelReader:
-    """Read windows of anything that slices like a (rows, columns, bands) array; all bands, or some of them."""
+    """A reader of anything that slices like a (rows, columns, bands) array; of all bands, or of ``bands``."""
 
     def read(rows: slice, cols: slice) -> Pixels:
-        taken = array[rows, cols]  # (h, w, bands)
+        window = array[rows, cols]  # (h, w, bands)
         if bands is not None:
-            taken = taken[:, :, bands]
-        raw = np.asarray(taken)
+            window = window[:, :, bands]
+        raw = np.asarray(window)
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
             values = np.ascontiguousarray(raw, dtype=np.float32)
         if raw.dtype.kind == "f":
             valid = np.asarray(np.isfinite(values).all(axis=2))
-        else:  # whole numbers are always finite
+        else:  # integers are always finite
             valid = np.ones(values.shape[:2], dtype=bool)
-        if isinstance(taken, np.ma.MaskedArray):
-            valid &= ~np.ma.getmaskarray(taken).any(axis=2)
-        if nodata is not None:  # tested on the stored numbers, before any conversion
+        if isinstance(window, np.ma.MaskedArray):
+            valid &= ~np.ma.getmaskarray(window).any(axis=2)
+        if nodata is not None:  # compared with the stored values, before any conversion
             valid &= ~(raw == nodata).any(axis=2)
         return Pixels(values, valid)
 

@@ -24,7 +24,7 @@ class Window(NamedTuple):
 
 
 def tile_windows(within: Window, size: int) -> Iterator[Window]:
-    """Cover ``within`` by squares of ``size``, clipped at its far edges, row by row."""
+    """Cover ``within`` by squares of ``size`` x ``size`` pixels, clipped at its edges, in row-major order."""
     for r in range(within.r0, within.r1, size):
         for c in range(within.c0, within.c1, size):
             yield Window(r, min(r + size, within.r1), c, min(c + size, within.c1))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hypercaps.data.labels import Legend
 from hypercaps.data.resampling import differences, resample, usable_wavelengths
 from hypercaps.data.scene import Scene
+from hypercaps.data.splits import SplitDescription
 from hypercaps.errors import ModelFileError
 from hypercaps.inference.calibration import Calibration
 from hypercaps.models.registry import count_parameters, get_method
@@ -31,7 +32,7 @@ class TrainedModel:
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
     fwhm: npt.NDArray[np.float64] | None = None  # (bands,) nm: how wide each band is at half of its height
     recipe: dict[str, Any] = field(default_factory=dict)  # how it was trained
-    split: dict[str, Any] = field(default_factory=dict)  # what it was trained on
+    split: SplitDescription = field(default_factory=SplitDescription)  # what it was trained on
     scene: str = ""
     scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
     versions: dict[str, str] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class TrainedModel:
             "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
             "scene": self.scene,
             "recipe": self.recipe,
-            "split": self.split,
+            "split": self.split.to_json(),
             "scores": self.scores,
             "versions": self.versions,
             "calibration": None if self.calibration is None else self.calibration.describe(),

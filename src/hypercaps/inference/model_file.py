@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry
+from hypercaps.data.splits import SplitDescription
 from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.inference.calibration import Calibration
 from hypercaps.inference.model import TrainedModel
@@ -119,7 +120,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         wavelengths=of_bands.get("wavelengths"),
         fwhm=of_bands.get("fwhm"),
         recipe=about["recipe"],
-        split=about["split"],
+        split=SplitDescription.from_json(about["split"]),
         scene=about["scene"],
         scores=about["scores"],
         versions=about["versions"],

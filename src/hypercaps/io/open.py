@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split
+from hypercaps.data.splits import Split, SplitDescription
 from hypercaps.errors import ClusterError, HypercapsError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose
@@ -70,8 +70,8 @@ def open_labels(
     Patterns of tiles and addresses are as with :func:`open_scene`.
 
     A label raster that lies on another grid than ``scene`` is brought onto it by nearest neighbour; polygons, lines and
-    points are burnt onto it, with the class from ``class_field``. Classes of vectors that have a name only are numbered
-    in alphabetical order, or as a ``legend``, such as a model's, knows them.
+    points are rasterized onto it, with the class from ``class_field``. Classes of vectors that have a name only are
+    numbered in alphabetical order, or as a ``legend``, such as a model's, knows them.
     """
     several = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
     if not several:
@@ -151,7 +151,7 @@ def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
             "and test is expected, as a run's split.npz"
         )
     train, val, test = (arrays[key].load() for key in ("train", "val", "test"))
-    how = {"kind": "file", "file": path.name}
+    how = SplitDescription("file", file=path.name)
     return Split.from_indices(labels, train, val, test, patch=patch, how=how)
 
 

@@ -29,7 +29,7 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
         "n_val": int(split.val.size),
         "n_test": int(split.test.size),
         "split": split.kind,
-        "block": split.how.get("block"),
+        "block": split.how.block,
         "leakage": split.leakage,
         "patch": model.patch,
         "parameters": model.parameters,
@@ -51,13 +51,14 @@ def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: S
     On those labels, pixels that the model has learned from must not be in the test set: its split is drawn again
     to make sure, and where that is not possible the very split it was trained by is asked for.
     """
-    if model.split.get("labels") != labels.digest():
+    if model.split.labels != labels.digest():
         return given
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the evaluation itself will say it
-        own = splits.draw(labels.where_valid(scene), model.split, patch=model.patch)
-    if own is None or own.digest() != model.split.get("digest"):
-        if given is None or given.digest() != model.split.get("digest"):
+        request = model.split.request(patch=model.patch)
+        own = None if request is None else splits.draw(labels.where_valid(scene), request)
+    if own is None or own.digest() != model.split.digest:
+        if given is None or given.digest() != model.split.digest:
             raise SplitError(
                 "the model was trained on pixels of these labels and its split can't be drawn again: name the "
                 "split.npz of its run with --split-file"
@@ -79,7 +80,7 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "n_val": int(split.val.size) if split else None,
         "n_test": scores.n_test,
         "split": split.kind if split else None,
-        "block": split.how.get("block") if split else None,
+        "block": split.how.block if split else None,
         "leakage": split.leakage if split else None,
         "patch": model.patch,
         "parameters": model.parameters,
@@ -94,14 +95,14 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
 
 def check_both(model: TrainedModel, labels: Labels) -> None:
     """Refuse a model that can't be scored by both splits."""
-    if model.split.get("labels") != labels.digest():
+    if model.split.labels != labels.digest():
         raise SplitError(
             "the model was trained on other labels than these: both splits can be compared only on the labels that the "
             "model was trained on"
         )
-    if model.split.get("kind") not in ("share", "per-class", "blocks"):
+    if model.split.kind not in ("share", "per-class", "blocks"):
         raise SplitError(
-            f"the model was trained by a split of kind {model.split.get('kind')!r}, which has no counterpart: train it "
+            f"the model was trained by a split of kind {model.split.kind!r}, which has no counterpart: train it "
             "with --split random or --split blocks to compare both"
         )
 

@@ -139,7 +139,7 @@ def _how(classifier: ConvCapsClassifier, command: str | None, sha256: str) -> di
         "params": {name: value for name, value in classifier.get_params().items() if value != default[name]},
         "versions": dict(model.versions),
         "model_sha256": sha256,
-        "labels_digest": model.split["labels"],
+        "labels_digest": model.split.labels,
     }
 
 

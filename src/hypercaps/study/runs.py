@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.compute.devices import current_versions, threads_in_use, total_memory, use_threads
 from hypercaps.compute.processes import end_with_parent
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split, split_blocks, split_per_class
+from hypercaps.data.splits import Split, SplitRequest, draw
 from hypercaps.errors import DataWarning, HypercapsError, Interrupted
 from hypercaps.inference.metrics import score
 from hypercaps.io.catalog import ProgressMaker
@@ -169,19 +168,20 @@ def _split(setting: Setting, scene: Scene, labels: Labels) -> Split | None:
     """The split of a run; None: a share at random, which the classifier draws."""
     if setting.split == "random" and setting.per_class is None:
         return None
-    patch = get_method(setting.method.name).patch
-    drawn: dict[str, Any] = {"val": setting.val_share, "seed": setting.seed}
+    request = SplitRequest(
+        kind=setting.split,
+        train=setting.train_share,
+        val=setting.val_share,
+        per_class=setting.per_class,
+        block=16 if setting.block is None else setting.block,
+        seed=setting.seed,
+        patch=get_method(setting.method.name).patch,
+        guard=setting.guard,  # given by a study so that methods of other patches have the same test pixels
+        at_most=0.5,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said by the page, and not by every run anew
-        valid = labels.where_valid(scene)
-        if setting.split == "blocks":
-            # Methods of other patches are to have the same test pixels: then the study says how wide the guard is.
-            patch = patch if setting.guard is None else 2 * setting.guard + 1
-            block = 16 if setting.block is None else setting.block
-            share, n = setting.train_share, setting.per_class
-            return split_blocks(valid, share, block=block, per_class=n, patch=patch, **drawn)
-        assert setting.per_class is not None
-        return split_per_class(valid, setting.per_class, at_most=0.5, patch=patch, **drawn)
+        return draw(labels.where_valid(scene), request)
 
 
 def over(deadline: float | None) -> bool:

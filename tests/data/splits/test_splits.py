@@ -11,6 +11,8 @@ from scipy import ndimage
 from hypercaps.data.labels import Labels
 from hypercaps.data.splits import (
     Split,
+    SplitDescription,
+    SplitRequest,
     check_kind,
     connected_areas,
     draw,
@@ -98,7 +100,7 @@ def test_n_of_each_class() -> None:
     assert split.seed == 3
 
 
-def test_too_few_pixels_name_the_class_and_the_way_out() -> None:
+def test_too_few_pixels_name_the_class_and_a_remedy() -> None:
     with pytest.raises(SplitError, match=r"class 2 \(class 2\) has 4 labelled pixels.*at least 5"):
         split_by_share(labels_of(30, 4), 0.2, 0.1)
     with pytest.raises(SplitError, match="ask for at most 26 per class"):
@@ -117,7 +119,7 @@ def test_impossible_numbers_are_refused(n: int, val: float) -> None:
         split_per_class(labels_of(30, 30), n, val)
 
 
-def test_a_class_without_validation_pixels_is_said() -> None:
+def test_a_class_without_validation_pixels_gives_a_warning() -> None:
     with pytest.warns(DataWarning, match="no pixel of class 2"):
         split_by_share(labels_of(30, 6), 0.2, 0.1)
 
@@ -172,12 +174,67 @@ def test_leakage_does_not_wrap_around_the_border() -> None:
     assert Split.from_indices(labels, [9], [], [18, 40], patch=3).leakage == 0.5
 
 
+def redraw(labels: Labels, description: SplitDescription) -> Split:
+    request = description.request(patch=7)
+    assert request is not None
+    return draw(labels, request)
+
+
 def test_a_described_split_can_be_drawn_again() -> None:
     labels = labels_of(40, 50)
     for split in (split_by_share(labels, 0.3, 0.2, seed=4), split_per_class(labels, 5, 0.2, seed=4)):
-        again = draw(labels, split.describe())
-        assert again is not None and again.digest() == split.digest() == split.describe()["digest"]
-    assert draw(labels, {"kind": "file"}) is None
+        again = redraw(labels, split.describe())
+        assert again.digest() == split.digest() == split.describe().digest
+    assert SplitDescription("file").request(patch=7) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "record"),
+    [
+        (SplitRequest(train=0.3, seed=4), {"kind": "share", "train": 0.3, "val": 0.1, "seed": 4}),
+        (SplitRequest(per_class=5, val=0.2), {"kind": "per-class", "per_class": 5, "val": 0.2, "seed": 0}),
+        (
+            SplitRequest(per_class=5, at_most=0.5),
+            {"kind": "per-class", "per_class": 5, "val": 0.1, "seed": 0, "at_most": 0.5},
+        ),
+        (SplitRequest("polygons"), {"kind": "polygons", "train": 0.2, "val": 0.1, "seed": 0}),
+        (SplitRequest("polygons", per_class=9), {"kind": "polygons", "per_class": 9, "val": 0.1, "seed": 0}),
+        (
+            SplitRequest("blocks", per_class=9, patch=5),
+            {"kind": "blocks", "train": 0.2, "per_class": 9, "val": 0.1, "block": 16, "guard": 2, "seed": 0},
+        ),
+    ],
+)
+def test_a_description_has_the_keys_of_a_model_file(request_: SplitRequest, record: dict[str, object]) -> None:
+    description = SplitDescription.of(request_)
+    assert description.to_json() == record
+    assert SplitDescription.from_json(record) == description
+    again = description.request(patch=request_.patch)
+    assert again is not None and SplitDescription.of(again) == description
+
+
+def test_a_drawn_split_describes_its_sizes() -> None:
+    split = split_by_share(labels_of(40, 50), seed=1)
+    record = split.describe().to_json()
+    assert list(record)[4:] == ["n_train", "n_val", "n_test", "leakage", "patch", "digest"]
+    assert (record["n_train"], record["n_val"], record["n_test"], record["patch"]) == (18, 9, 63, 7)
+
+
+def test_descriptions_of_older_and_of_damaged_model_files() -> None:
+    old = SplitDescription.from_json({"kind": "share", "train": 0.3, "digest": "ab", "later": [1]})
+    assert (old.train, old.val, old.digest, old.labels) == (0.3, None, "ab", None)
+    assert old.request(patch=5) == SplitRequest(train=0.3, patch=5)
+    assert SplitDescription.from_json({}) == SplitDescription("given")
+    for damaged in ({"train": "much"}, {"kind": 3}, {"n_val": [1]}):
+        with pytest.raises(TypeError, match="its split has the"):
+            SplitDescription.from_json(damaged)
+
+
+def test_a_number_per_class_replaces_the_training_share_except_for_blocks() -> None:
+    for kind in ("random", "polygons"):
+        assert not SplitRequest(kind, train=5, per_class=3).uses_train  # and the share is not checked
+    with pytest.raises(SplitError, match="shares of 5 for training"):
+        SplitRequest("blocks", train=5, per_class=3)
 
 
 # Whole polygons
@@ -198,7 +255,7 @@ def rows_of(split: Split, which: str) -> set[int]:
     return set((getattr(split, which) // split.shape[1]).tolist())
 
 
-def test_no_polygon_is_torn_and_shares_are_met() -> None:
+def test_polygons_stay_whole_and_shares_are_met() -> None:
     labels = fields([10] * 30, [5, 10, 20, 40, 7, 9, 11, 13, 17, 19])
     split = split_polygons(labels, 0.2, 0.1, seed=1)
     assert not (rows_of(split, "train") & rows_of(split, "val"))
@@ -217,11 +274,11 @@ def test_polygon_splits_repeat_by_seed_and_are_drawn_again_from_their_descriptio
     labels = fields([10] * 20, [3, 4, 5, 6, 7, 8])
     for options in ({}, {"per_class": 12}):
         one, other = split_polygons(labels, seed=4, **options), split_polygons(labels, seed=5, **options)
-        again = draw(labels, one.describe())
-        assert again is not None and again.digest() == one.digest() != other.digest()
+        again = redraw(labels, one.describe())
+        assert again.digest() == one.digest() != other.digest()
 
 
-def test_a_number_per_class_is_met_about() -> None:
+def test_a_number_per_class_is_nearly_met() -> None:
     labels = fields([10] * 20, [3, 4, 5, 6, 7, 8])
     split = split_polygons(labels, per_class=12, seed=0)
     counts = np.bincount(labels.array.ravel()[split.train])
@@ -234,16 +291,16 @@ def test_a_number_per_class_is_met_about() -> None:
 
 def test_classes_with_one_two_and_three_polygons() -> None:
     labels = fields([8], [90, 3], [50, 60, 70], [1] * 40)
-    with pytest.warns(DataWarning) as told:
+    with pytest.warns(DataWarning) as caught:
         split = split_polygons(labels, 0.2, 0.1)
-    assert [str(one.message).split(",")[0] for one in told] == [
+    assert [str(one.message).split(",")[0] for one in caught] == [
         "class 1 has one polygon only",
         "class 2: two polygons leave none to validate",
     ]
     flat = labels.array.ravel()
     held = {name: set(flat[getattr(split, name)].tolist()) for name in ("train", "val", "test")}
     assert held == {"train": {1, 2, 3, 4}, "val": {3, 4}, "test": {2, 3, 4}}
-    assert (flat[split.train] == 2).sum() == 3  # 19 were wanted: 3 is nearer than 90
+    assert (flat[split.train] == 2).sum() == 3  # 19 were requested: 3 is nearer than 90
     with pytest.raises(SplitError, match="every class of 'fields' has one polygon only"):
         split_polygons(fields([8], [3]))
 
@@ -256,7 +313,7 @@ def test_areas_that_meet_at_a_corner_are_one_and_classes_are_not_joined() -> Non
 
 @settings(max_examples=80, deadline=None)
 @given(rows=st.integers(1, 9), cols=st.integers(1, 9), classes=st.integers(1, 3), seed=st.integers(0, 999))
-def test_areas_are_those_of_another_way_to_find_them(rows: int, cols: int, classes: int, seed: int) -> None:
+def test_areas_are_the_connected_areas_of_each_class(rows: int, cols: int, classes: int, seed: int) -> None:
     array = np.random.default_rng(seed).integers(0, classes + 1, (rows, cols)).astype(np.int16)
     areas = connected_areas(array)
     assert ((areas > 0) == (array > 0)).all()
@@ -268,7 +325,7 @@ def test_areas_are_those_of_another_way_to_find_them(rows: int, cols: int, class
     assert numbers[np.sort(np.unique(numbers, return_index=True)[1])].tolist() == list(range(1, areas.max() + 1))
 
 
-def test_groups_that_labels_bring_are_kept_whole() -> None:
+def test_groups_of_labels_are_kept_whole() -> None:
     array = np.ones((4, 12), dtype=int)
     groups = np.repeat(np.arange(1, 5, dtype=np.int32), 12).reshape(4, 12)  # rows that touch, yet four polygons
     split = split_polygons(Labels.from_array(array, groups=groups), 0.25, 0.25, seed=3)
@@ -301,6 +358,6 @@ def test_every_class_trains_and_tests_whatever_its_polygons(
         assert bool(held["val"]) == (val > 0 and len(polygons) > 2)
 
 
-def test_an_unknown_way_to_split() -> None:
+def test_an_unknown_kind_of_split() -> None:
     with pytest.raises(SplitError, match="no split 'rows': random, polygons or blocks"):
         check_kind("rows")

@@ -40,7 +40,7 @@ def test_polygons_lines_and_points(grid: Affine, tmp_path: Path) -> None:
     expected = INSIDE.copy()
     expected[0, 0] = True
     assert mask.dtype == bool
-    np.testing.assert_array_equal(mask, expected)  # whatever their fields say
+    np.testing.assert_array_equal(mask, expected)  # the fields do not matter
 
 
 def test_rasters_on_any_grid(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_arrays_of_the_scenes_size(tmp_path: Path) -> None:
     with pytest.raises(LabelsError, match=r"5 x 60 pixels but scene 's' has 40 x 60"):
         open_mask(tmp_path / "d.npy", scene)
     with pytest.warns(NotGeoreferencedWarning):
-        nowhere = raster(tmp_path / "e.tif", INSIDE, None)
-    np.testing.assert_array_equal(open_mask(nowhere, scene_on(None, crs=None)), INSIDE)
+        without_crs = raster(tmp_path / "e.tif", INSIDE, None)
+    np.testing.assert_array_equal(open_mask(without_crs, scene_on(None, crs=None)), INSIDE)
     with pytest.raises(LabelsError, match=r"lies in EPSG:32633 but .*e.tif has no coordinate system"):
-        open_mask(nowhere, scene)
+        open_mask(without_crs, scene)
 
 
-def test_a_scene_as_its_sensor_flew(tmp_path: Path) -> None:
-    """Three ground pixels for each of the swath's: two of them decide."""
+def test_masks_of_a_swath_scene(tmp_path: Path) -> None:
+    """Three grid pixels per swath pixel: the majority decides."""
     rows, cols = np.mgrid[0:40, 0:60]
     lookup = Lookup((39 - rows).astype(np.int32), (cols // 3).astype(np.int32), "EPSG:32633", GRID)
     scene = Scene((40, 20, 2), np.dtype("f4"), scene_on(shape=(40, 20)).reader, name="swath", lookup=lookup)
@@ -86,7 +86,7 @@ def test_a_scene_as_its_sensor_flew(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_mask(tmp_path / "a.npy", scene), expected)
 
 
-def test_what_is_no_mask(tmp_path: Path) -> None:
+def test_files_that_are_no_masks(tmp_path: Path) -> None:
     scene = scene_on()
     with pytest.raises(LabelsError, match="there is no file"):
         open_mask(tmp_path / "none.tif", scene)

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Affine, Lookup, Scene
 from hypercaps.errors import DataWarning, LabelsError
-from hypercaps.io.labels import vector_file as vectorfile
+from hypercaps.io.labels import vector_file
 from hypercaps.io.labels.class_field import choose_fields
 from hypercaps.io.labels.qml import parse_style, read_color
-from hypercaps.io.labels.regrid import ground_to_swath
+from hypercaps.io.labels.regrid import grid_to_swath
 from hypercaps.io.labels.vector_file import VectorLayer
 from hypercaps.io.open import open_labels
 from support.vectors import DRIVERS, GRID, KINDS, SQUARES, TURNED, names, on_grid, scene_on, write
 
-# What is labelled
+# Rasterized pixels
 
 
 @pytest.mark.parametrize("suffix", DRIVERS)
@@ -54,7 +54,7 @@ def test_lines_and_points_label_the_pixels_they_touch(tmp_path: Path) -> None:
     assert labels.groups is not None and labels.groups[1, 30] == labels.groups[2, 33] == 3  # one feature
 
 
-def test_collections_are_taken_apart(tmp_path: Path) -> None:
+def test_collections_are_split_into_parts(tmp_path: Path) -> None:
     inner = shapely.GeometryCollection([shapely.Point(20.5, 20.5), shapely.box(30, 30, 32, 32)])
     outer = shapely.GeometryCollection([inner, shapely.MultiLineString([[(1.5, 1.5), (3.5, 1.5)]])])
     labels = open_labels(write(tmp_path / "a.gpkg", [outer], {"n": [7]}), scene=scene_on(), class_field="n")
@@ -65,7 +65,7 @@ def test_collections_are_taken_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("grid", [GRID, TURNED])
 def test_another_coordinate_system(grid: Affine, tmp_path: Path) -> None:
-    """Polygons in longitude and latitude: the edges of one far larger than the scene are not straight there."""
+    """Polygons in longitude and latitude: the edges of a very large one are curved in the scene."""
     a, b, c, d, e, f = grid
     small = shapely.transform(on_grid(shapely.Point(20, 20).buffer(9), grid), to_degrees)
     lon, lat = to_degrees(np.array([[c + 30 * a, f + 30 * e]]))[0]
@@ -93,14 +93,14 @@ def to_degrees(xy: np.ndarray) -> np.ndarray:
     corners=st.lists(st.tuples(st.integers(-300, 900), st.integers(-300, 700)), min_size=3, max_size=7, unique=True),
     tile=st.sampled_from([7, 1024]),
 )
-def test_any_ring_labels_what_its_valid_form_holds(
+def test_any_ring_is_rasterized_as_its_valid_form(
     corners: list[tuple[int, int]], tile: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     polygon = shapely.Polygon(np.array(corners) / 10.03)
     path = write(tmp_path_factory.mktemp("ring") / "a.gpkg", [polygon, shapely.Point(0.5, 0.5)], {"n": [1, 2]})
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.setattr("hypercaps.io.labels.rasterize._TILE", tile)
-        warnings.simplefilter("ignore", DataWarning)  # crossings, polygons without a centre, a point inside
+        warnings.simplefilter("ignore", DataWarning)  # self-intersections, polygons without a centre, a point inside
         try:
             found = open_labels(path, scene=scene_on(), class_field="n").array == 1
         except LabelsError as error:
@@ -115,7 +115,7 @@ def test_any_ring_labels_what_its_valid_form_holds(
     np.testing.assert_array_equal(found[clear], inside[clear])
 
 
-def test_large_files_are_read_around_the_scene_with_the_same_numbers(
+def test_large_files_are_read_near_the_scene_with_the_same_class_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Class numbers do not depend on which features a scene needs."""
@@ -123,17 +123,17 @@ def test_large_files_are_read_around_the_scene_with_the_same_numbers(
     for suffix in ("gpkg", "shp", "fgb"):
         path = write(tmp_path / f"a.{suffix}", [*far, *SQUARES], {"kind": ["apple", "zebra", "moss", *KINDS]})
         whole = open_labels(path, scene=scene_on(), class_field="kind")
-        monkeypatch.setattr(vectorfile, "LARGE", 100)
+        monkeypatch.setattr(vector_file, "LARGE", 100)
         near = open_labels(path, scene=scene_on(), class_field="kind")
         np.testing.assert_array_equal(near.array, whole.array)
         assert names(near) == names(whole) == [(3, "soil"), (4, "tree"), (5, "water")]
         monkeypatch.undo()
 
 
-# Overlaps, and what labels nothing
+# Overlaps, and features without pixels
 
 
-def test_overlaps_of_different_classes_are_left_unlabelled_and_told(tmp_path: Path) -> None:
+def test_overlaps_of_different_classes_are_left_unlabelled_with_a_warning(tmp_path: Path) -> None:
     shapes = [shapely.box(0, 0, 4, 4), shapely.box(2, 0, 6, 4), shapely.box(3, 0, 4, 10), shapely.box(1, 0, 3, 2)]
     path = write(tmp_path / "a.gpkg", shapes, {"kind": ["a", "b", "c", "a"]})
     with pytest.warns(DataWarning, match=r"left unlabelled \(a and b: 8, a and c: 4\)"):
@@ -153,32 +153,32 @@ def test_polygons_without_a_centre_and_features_without_a_class_or_geometry(tmp_
         shapely.box(50, 30, 51, 31),
     ]
     path = write(tmp_path / "a.gpkg", shapes, {"kind": [*KINDS, "tree", "tree", "tree", None]})
-    with pytest.warns(DataWarning) as told:
+    with pytest.warns(DataWarning) as caught:
         labels = open_labels(path, scene=scene_on(), class_field="kind")
-    assert [str(one.message) for one in told] == [
+    assert [str(one.message) for one in caught] == [
         "a.gpkg: 1 feature without a geometry left out",
         "a.gpkg: 1 feature without a class left out",
-        "a.gpkg: 2 polygons too small to hold the centre of a pixel, labelling none",
+        "a.gpkg: 2 polygons too small to contain the centre of a pixel left out",
     ]
     assert sum(labels.counts().values()) == 16 + 28 + 120
 
 
-def test_a_polygon_that_crosses_itself_is_mended(tmp_path: Path) -> None:
+def test_a_polygon_that_intersects_itself_is_repaired(tmp_path: Path) -> None:
     bow_tie = shapely.Polygon([(0, 0.1), (10, 10.2), (10.3, 0.2), (0, 10)])
     path = write(tmp_path / "a.gpkg", [bow_tie], {"n": [1]})
-    with pytest.warns(DataWarning, match="1 polygon that crossed themselves or their holes mended"):
+    with pytest.warns(DataWarning, match="1 polygon that intersected itself repaired"):
         labels = open_labels(path, scene=scene_on(), class_field="n")
     col, row = np.meshgrid(np.arange(60) + 0.5, np.arange(40) + 0.5)
     np.testing.assert_array_equal(labels.array == 1, shapely.contains_xy(shapely.make_valid(bow_tie), col, row))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
-def test_coordinates_that_are_no_numbers(bad: float, tmp_path: Path) -> None:
+def test_coordinates_that_are_not_finite_or_too_large(bad: float, tmp_path: Path) -> None:
     ring = np.array([(0, 0), (9, 0), (9, 9), (0, 0)], dtype=float)
     ring[1, 1] = bad
     with np.errstate(invalid="ignore"):
         path = write(tmp_path / "a.fgb", [SQUARES[0], shapely.Polygon(ring)], {"n": [1, 2]}, SPATIAL_INDEX="NO")
-    with pytest.raises(LabelsError, match=r"feature 2 of .*a.fgb has coordinates that are no numbers"):
+    with pytest.raises(LabelsError, match=r"feature 2 of .*a.fgb has coordinates that are not finite"):
         open_labels(path, scene=scene_on(), class_field="n")
 
 
@@ -191,7 +191,7 @@ def test_huge_coordinates(tmp_path: Path) -> None:
     assert (open_labels(degrees, scene=scene_on(), class_field="n").array == 1).all()
 
 
-def test_labels_elsewhere_or_without_anything(tmp_path: Path) -> None:
+def test_labels_outside_the_scene_and_empty_files(tmp_path: Path) -> None:
     scene = scene_on()
     path = write(tmp_path / "a.gpkg", [shapely.box(500, 500, 510, 510)], {"n": [1]})
     with pytest.raises(LabelsError, match=r"no feature of .*a.gpkg lies in scene 's'"):
@@ -213,25 +213,25 @@ def test_labels_elsewhere_or_without_anything(tmp_path: Path) -> None:
         open_labels(tmp_path / "a.gpkg")
 
 
-# Where both lie
+# Coordinate systems
 
 
 def test_a_coordinate_system_on_one_side_only(tmp_path: Path) -> None:
-    placed = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS})
-    nowhere = write(tmp_path / "b.shp", SQUARES, {"kind": KINDS}, crs=None)
+    with_crs = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS})
+    without_crs = write(tmp_path / "b.shp", SQUARES, {"kind": KINDS}, crs=None)
     assert not (tmp_path / "b.prj").exists()
     with pytest.raises(LabelsError, match=r"b.shp has no coordinate system but scene 's' lies in EPSG:32633"):
-        open_labels(nowhere, scene=scene_on(), class_field="kind")
+        open_labels(without_crs, scene=scene_on(), class_field="kind")
     for scene in (scene_on(crs=None), scene_on(None, crs=None)):
         with pytest.raises(LabelsError, match="lies in EPSG:32633 but scene 's' has no coordinate system"):
-            open_labels(placed, scene=scene, class_field="kind")
-    with pytest.warns(DataWarning, match="taken to share one"):
-        labels = open_labels(nowhere, scene=scene_on(crs=None), class_field="kind")
-    np.testing.assert_array_equal(labels.array, open_labels(placed, scene=scene_on(), class_field="kind").array)
+            open_labels(with_crs, scene=scene, class_field="kind")
+    with pytest.warns(DataWarning, match="assumed to be the same"):
+        labels = open_labels(without_crs, scene=scene_on(crs=None), class_field="kind")
+    np.testing.assert_array_equal(labels.array, open_labels(with_crs, scene=scene_on(), class_field="kind").array)
 
 
-def test_a_scene_as_its_sensor_flew(tmp_path: Path) -> None:
-    """The lookup table turns the swath upside down and sees every pixel of it twice."""
+def test_labels_of_a_swath_scene(tmp_path: Path) -> None:
+    """The lookup table flips the swath and contains each of its pixels twice."""
     rows, cols = np.mgrid[0:40, 0:60]
     lookup = Lookup((19 - rows // 2).astype(np.int32), cols.astype(np.int32), "EPSG:32633", GRID)
     lookup.rows[:, 50:] = lookup.cols[:, 50:] = -1
@@ -246,11 +246,11 @@ def test_a_scene_as_its_sensor_flew(tmp_path: Path) -> None:
     labels.check_fits(scene)
 
 
-def test_most_ground_pixels_decide_for_a_swath_pixel() -> None:
+def test_a_swath_pixel_gets_the_majority_class_of_its_grid_pixels() -> None:
     lookup = Lookup(np.zeros((1, 6), np.int32), np.array([[0, 0, 0, 1, 1, -1]], np.int32), "EPSG:4326", GRID)
-    swath = ground_to_swath(np.array([[3, 3, 5, 3, 5, 9]], np.int16), lookup, (1, 3))
+    swath = grid_to_swath(np.array([[3, 3, 5, 3, 5, 9]], np.int16), lookup, (1, 3))
     assert swath.dtype == np.int16 and swath.tolist() == [[3, 0, 0]]
-    assert ground_to_swath(np.zeros((1, 6), np.int16), lookup, (1, 3)).tolist() == [[0, 0, 0]]
+    assert grid_to_swath(np.zeros((1, 6), np.int16), lookup, (1, 3)).tolist() == [[0, 0, 0]]
 
 
 # Classes
@@ -278,7 +278,7 @@ def test_names_and_numbers(values: list[Any], expected: list[tuple[int, str]], t
 
 
 @pytest.mark.parametrize("values", [[0, 4], ["", "4"], [None, "4"], [np.nan, 4.0], ["0", "4"], ["  ", "4"]])
-def test_nothing_and_zero_are_no_class(values: list[Any], tmp_path: Path) -> None:
+def test_empty_values_and_zero_are_no_class(values: list[Any], tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match="1 feature without a class"):
         assert names(classes_of(values, tmp_path)) == [(4, "class 4")]
 
@@ -289,7 +289,7 @@ def test_nothing_and_zero_are_no_class(values: list[Any], tmp_path: Path) -> Non
         ([1.5, 2.0], "holds fractions"),
         ([-1, 2], "holds -1: class numbers from 1 up"),
         ([0, 0], "is empty"),
-        (["tree", "so\x02il"], "no name of a class"),
+        (["tree", "so\x02il"], "no class name"),
     ],
 )
 def test_values_that_are_no_classes(values: list[Any], sentence: str, tmp_path: Path) -> None:
@@ -297,10 +297,10 @@ def test_values_that_are_no_classes(values: list[Any], sentence: str, tmp_path: 
         classes_of(values, tmp_path)
 
 
-def test_names_of_numbers_from_the_field_beside(tmp_path: Path) -> None:
+def test_class_names_from_another_field(tmp_path: Path) -> None:
     labels = classes_of([2, 5, 2], tmp_path, kind_name=["Reed", "Lake", "Reed"])
     assert names(labels) == [(2, "Reed"), (5, "Lake")]
-    labels = classes_of([2, 5, 2], tmp_path, kind_name=["Reed", "Lake", "Bog"])  # two names for one number are none
+    labels = classes_of([2, 5, 2], tmp_path, kind_name=["Reed", "Lake", "Bog"])  # a number with two names gets none
     assert names(labels) == [(2, "class 2"), (5, "Lake")]
 
 
@@ -342,7 +342,7 @@ def test_styles_with_entities_are_not_read(doctype: str) -> None:
     assert parse_style(doctype + STYLE.partition("\n")[2].replace("Reed", "&x;"), "kind") == {}
 
 
-def test_colours_as_people_write_them() -> None:
+def test_formats_of_colours() -> None:
     assert read_color(" #FF8000 ") == (255, 128, 0) and read_color("255,128,0,255") == (255, 128, 0)
     assert read_color("300,1,1") is None and read_color("red") is None and read_color("") is None
 
@@ -355,7 +355,7 @@ def layer_with(**fields: str) -> VectorLayer:
 
 
 @pytest.mark.parametrize(
-    ("fields", "taken"),
+    ("fields", "chosen"),
     [
         ({"fid": "int64", "landcover": "object"}, "landcover"),
         ({"id": "int32", "kind": "object", "area_m2": "float64", "color": "object"}, "kind"),
@@ -364,9 +364,9 @@ def layer_with(**fields: str) -> VectorLayer:
         ({"region": "object", "class": "int64", "comment": "object"}, "class"),
     ],
 )
-def test_the_only_field_that_can_be_meant_is_taken(fields: dict[str, str], taken: str) -> None:
-    with pytest.warns(DataWarning, match=f"taken from the field {taken!r}"):
-        assert choose_fields(layer_with(**fields), None).field == taken
+def test_the_only_candidate_field_is_chosen(fields: dict[str, str], chosen: str) -> None:
+    with pytest.warns(DataWarning, match=f"taken from the field {chosen!r}"):
+        assert choose_fields(layer_with(**fields), None).field == chosen
 
 
 def test_otherwise_the_fields_are_listed() -> None:

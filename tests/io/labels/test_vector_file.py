@@ -1,4 +1,4 @@
-"""Vector files: by content, whole or refused, and nothing read that the user did not name."""
+"""Vector files: detected by content, refused if damaged, and no other file is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import shapely
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import sniff
-from hypercaps.io.labels import vector_file as vectorfile
+from hypercaps.io.labels import vector_file
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.pipeline.describe import describe
 from support.vectors import KINDS, SQUARES, names, scene_on, write
@@ -36,17 +36,17 @@ def test_a_layer_of_several(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_content_decides_not_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_is_detected_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS}).rename(tmp_path / "labels.db")
     assert sniff(path) == "vector"
     assert len(open_labels(path, scene=scene_on(), class_field="kind").legend) == 3
-    (tmp_path / "scene.hdr").write_text("ENVI\n")  # that of a scene of the same name
+    (tmp_path / "scene.hdr").write_text("ENVI\n")  # the header of a scene of the same name
     path = write(tmp_path / "scene.geojson", SQUARES, {"kind": KINDS})
     assert sniff(path) == "vector"
-    for suffix in ("geojson", "fgb", "gpkg"):  # by their names they would be tables of text
+    for suffix in ("geojson", "fgb", "gpkg"):  # by name they would be text tables
         csv = write(tmp_path / f"b.{suffix}", SQUARES, {"kind": KINDS}).rename(tmp_path / f"{suffix}.csv")
         assert len(open_labels(csv, scene=scene_on(), class_field="kind").legend) == 3
-    monkeypatch.setattr(vectorfile, "LARGE", 100)
+    monkeypatch.setattr(vector_file, "LARGE", 100)
     with pytest.raises(LabelsError, match=r"unusual name: call it labels\.gpkg"):
         open_labels(csv, scene=scene_on(), class_field="kind")
     with pytest.raises(SceneError, match="polygons, lines or points"):
@@ -62,7 +62,7 @@ def vrt(path: Path, source: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.gpkg", "a.shp", "a.geojson", "a.fgb", "a.vrt"])
-def test_a_vrt_by_any_name(name: str, tmp_path: Path) -> None:
+def test_a_vrt_is_refused_by_any_name(name: str, tmp_path: Path) -> None:
     source = write(tmp_path / "secret.gpkg", SQUARES, {"kind": KINDS})
     with pytest.raises(LabelsError, match="not read here"):
         open_labels(vrt(tmp_path / name, source), scene=scene_on(), class_field="kind")
@@ -87,14 +87,14 @@ def test_json_that_is_a_command(tmp_path: Path) -> None:
         "CREATE -- y\n VIRTUAL TABLE \"x\" USING csv(filename='/etc/passwd')",
     ],
 )
-def test_a_geopackage_that_refers_elsewhere(sql: str, tmp_path: Path) -> None:
+def test_a_geopackage_with_tables_outside_the_file(sql: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS})
     database = sqlite3.connect(path)
     database.execute("PRAGMA writable_schema=ON")
     database.execute("INSERT INTO sqlite_master VALUES ('table', 'x', 'x', 0, ?)", (sql,))
     database.commit()
     database.close()
-    with pytest.raises(LabelsError, match="keeps its table 'x' elsewhere"):
+    with pytest.raises(LabelsError, match="stores its table 'x' outside the file"):
         open_labels(path, scene=scene_on(), class_field="kind")
 
 
@@ -114,18 +114,18 @@ def test_databases_that_are_no_labels(tmp_path: Path) -> None:
         open_labels(path, scene=scene_on())
 
 
-def test_changes_that_are_not_written_yet(tmp_path: Path) -> None:
+def test_unsaved_changes_of_another_program(tmp_path: Path) -> None:
     path = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS})
     (tmp_path / "a.gpkg-wal").write_bytes(b"x" * 100)
     with pytest.raises(LabelsError, match=r"a.gpkg-wal"):
         open_labels(path, scene=scene_on(), class_field="kind")
     (tmp_path / "a.gpkg-wal").write_bytes(b"")
     open_labels(path, scene=scene_on(), class_field="kind")
-    assert {file.name for file in tmp_path.iterdir()} == {"a.gpkg", "a.gpkg-wal"}  # nothing was made beside it
+    assert {file.name for file in tmp_path.iterdir()} == {"a.gpkg", "a.gpkg-wal"}  # no file was created
 
 
-def test_a_geopackage_that_counts_wrongly(tmp_path: Path) -> None:
-    """GDAL goes by a count that is kept apart from the features: all of them are read, or none."""
+def test_a_geopackage_with_a_wrong_feature_count(tmp_path: Path) -> None:
+    """GDAL uses a count that is stored separately: all features are read, or none."""
     path = write(tmp_path / "a.gpkg", SQUARES, {"kind": KINDS})
     right = open_labels(path, scene=scene_on(), class_field="kind")
     for count in (1, 10**12):
@@ -157,7 +157,7 @@ def test_parts_of_a_shapefile(tmp_path: Path) -> None:
     assert names(open_labels(path, scene=scene_on(), class_field="kind")) == [(1, "soil"), (2, "water")]
 
 
-def test_names_that_would_be_taken_for_addresses(tmp_path: Path) -> None:
+def test_names_that_gdal_would_interpret_as_addresses(tmp_path: Path) -> None:
     for name in ("a!b.gpkg", "a;b.gpkg", "a?b.gpkg", "a.zip"):
         path = write(tmp_path / "x.gpkg", SQUARES, {"kind": KINDS}).rename(tmp_path / name)
         assert len(open_labels(path, scene=scene_on(), class_field="kind").legend) == 3
@@ -186,14 +186,14 @@ def test_a_header_that_claims_too_much(tmp_path: Path) -> None:
 
 
 def damage(whole: bytes, rng: np.random.Generator) -> bytes:
-    """Cut off, with a flipped bit, with some other bytes, or with a stretch of one byte."""
-    raw, way = bytearray(whole), rng.integers(4)
+    """Truncate, flip a bit, replace some bytes, or fill 8 bytes."""
+    raw, kind = bytearray(whole), rng.integers(4)
     place = int(rng.integers(len(raw)))
-    if way == 0:
+    if kind == 0:
         return bytes(raw[:place])
-    if way == 1:
+    if kind == 1:
         raw[place] ^= 1 << int(rng.integers(8))
-    elif way == 2:
+    elif kind == 2:
         for other in rng.integers(0, len(raw), 4):
             raw[other] = rng.integers(256)
     else:
@@ -203,13 +203,15 @@ def damage(whole: bytes, rng: np.random.Generator) -> bytes:
 
 @pytest.mark.parametrize(
     ("suffix", "part", "silent"),
-    # What may pass unseen, of 220: JSON and the table of a shapefile hold names and numbers as text, without a
-    # checksum; elsewhere a changed corner shows by its feature's box. A GeoPackage is mostly empty pages.
+    # Undetected changes allowed, of 220: JSON and the table of a shapefile store names and numbers as text, without
+    # a checksum; elsewhere a changed vertex changes its feature's box. A GeoPackage is mostly empty pages.
     [("gpkg", "gpkg", 2), ("geojson", "geojson", 12), ("fgb", "fgb", 6), ("shp", "shp", 6), ("shp", "shx", 0),
      ("shp", "dbf", 90), ("shp", "prj", 6)],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")
-def test_damaged_files_never_crash_and_seldom_lie(suffix: str, part: str, silent: int, tmp_path: Path) -> None:
+def test_damaged_files_never_crash_and_are_seldom_read_wrongly(
+    suffix: str, part: str, silent: int, tmp_path: Path
+) -> None:
     write(tmp_path / f"a.{suffix}", SQUARES * 2, {"kind": KINDS * 2, "code": [1, 2, 3] * 2})
     scene, rng = scene_on(), np.random.default_rng(7)
     right = open_labels(tmp_path / f"a.{suffix}", scene=scene, class_field="kind")
@@ -249,5 +251,5 @@ def test_real_points_on_real_tiles(real_data: Path) -> None:
         assert (labels.array > 0).sum() == len({*zip(row[here], col[here], strict=True)})
         found |= {entry.name: entry.label for entry in labels.legend}
         colors = {entry.name: entry.color for entry in labels.legend}
-        assert colors.get("water", (0, 100, 255)) == (0, 100, 255)  # as the style inside the file says
+        assert colors.get("water", (0, 100, 255)) == (0, 100, 255)  # from the style inside the file
     assert found == {"impervious": 1, "low vegetation": 2, "soil": 3, "tree": 4, "water": 5}

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from hypercaps.cli import app
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.labels.regrid import ground_to_swath
+from hypercaps.io.labels.regrid import grid_to_swath
 from hypercaps.io.open import list_arrays, open_labels, open_scene
 from hypercaps.io.readers import hdf5
 from support.mutants import outcomes
@@ -137,10 +137,10 @@ def test_the_class_of_most_ground_pixels_is_taken_and_ties_are_none() -> None:
     lookup = table([[0, 0, 0, 0, -1], [1, 1, 1, 0, 0]], [[0, 0, 0, 1, -1], [1, 1, 0, 1, 0]])
     ground = np.array([[7, 7, 3, 2, 9], [4, 5, 6, 0, 3]], dtype=np.int16)
     # (0, 0) gets 7, 7, 3, 3: a tie; (0, 1) gets 2 and an unlabelled one; (1, 1) gets 4, 5: a tie; (1, 0) gets 6.
-    np.testing.assert_array_equal(ground_to_swath(ground, lookup, (2, 3)), [[0, 2, 0], [6, 0, 0]])
+    np.testing.assert_array_equal(grid_to_swath(ground, lookup, (2, 3)), [[0, 2, 0], [6, 0, 0]])
     ground[1, 4] = 7
-    assert ground_to_swath(ground, lookup, (2, 3))[0, 0] == 7
-    assert not ground_to_swath(np.zeros_like(ground), lookup, (2, 3)).any()
+    assert grid_to_swath(ground, lookup, (2, 3))[0, 0] == 7
+    assert not grid_to_swath(np.zeros_like(ground), lookup, (2, 3)).any()
 
 
 def test_majority_against_counting_one_by_one() -> None:
@@ -149,7 +149,7 @@ def test_majority_against_counting_one_by_one() -> None:
     rows, cols = rng.integers(-1, 6, ground.shape), rng.integers(-1, 7, ground.shape)
     cols[rows < 0] = -1
     rows[cols < 0] = -1
-    got = ground_to_swath(ground, table(rows.tolist(), cols.tolist()), shape)
+    got = grid_to_swath(ground, table(rows.tolist(), cols.tolist()), shape)
     for r in range(6):
         for c in range(7):
             labels = [int(v) for v in ground[(rows == r) & (cols == c)] if v]
@@ -161,10 +161,10 @@ def test_majority_against_counting_one_by_one() -> None:
 def test_a_table_that_does_not_fit_is_refused() -> None:
     lookup = table([[0, 1, -1]], [[2, 0, -1]])
     with pytest.raises(SceneError, match="does not fit"):
-        ground_to_swath(np.ones((2, 3), dtype=np.int16), lookup, (2, 3))
+        grid_to_swath(np.ones((2, 3), dtype=np.int16), lookup, (2, 3))
     for shape in ((1, 3), (2, 2)):
         with pytest.raises(SceneError, match="does not fit"):
-            ground_to_swath(np.ones((1, 3), dtype=np.int16), lookup, shape)
+            grid_to_swath(np.ones((1, 3), dtype=np.int16), lookup, shape)
 
 
 def write_labels(path: Path, array: np.ndarray, crs: str, transform: rasterio.Affine) -> Path:
@@ -178,7 +178,7 @@ def test_georeferenced_labels_land_in_the_swath(emit: Path, tmp_path: Path) -> N
     scene = opened(emit)
     ground = (np.arange(14 * 13).reshape(14, 13) % 3 + 1).astype(np.uint8)
     path = write_labels(tmp_path / "gt.tif", ground, "EPSG:4326", GROUND)
-    with pytest.warns(DataWarning, match="on the ground under the swath"):
+    with pytest.warns(DataWarning, match="on a map grid, not in the swath"):
         labels = open_labels(path, scene=scene)
     expected = ground[2:12, 0:12].T.copy()  # the table turns the swath by a quarter
     expected[11, 3] = ground[7 - 2, 11] if ground[5, 11] == ground[5, 12] else 0  # seen twice
@@ -187,7 +187,7 @@ def test_georeferenced_labels_land_in_the_swath(emit: Path, tmp_path: Path) -> N
     # The same through another grid and another coordinate system: halves in place of pixels.
     halves = np.repeat([1, 2], 200)[None].repeat(300, axis=0)
     fine = rasterio.Affine(6.5 / 400, 0, 20, 0, -7 / 300, 50)
-    with pytest.warns(DataWarning, match="on the ground under the swath"):
+    with pytest.warns(DataWarning, match="on a map grid, not in the swath"):
         labels = open_labels(write_labels(tmp_path / "fine.tif", halves, "EPSG:4258", fine), scene=scene)
     assert (labels.array[:6] == 1).all() and (labels.array[8:, :3] == 2).all()
     far = write_labels(tmp_path / "far.tif", ground, "EPSG:4326", rasterio.Affine(0.5, 0, 90, 0, -0.5, 50))

@@ -1,38 +1,95 @@
-"""The ways to draw by name, and a split drawn again from its description."""
+"""The functions that draw a split."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from hypercaps.data.labels import Labels
-from hypercaps.data.splits.blocks import split_blocks
-from hypercaps.data.splits.polygons import split_polygons
-from hypercaps.data.splits.random import split_by_share, split_per_class
+from hypercaps.data.splits.blocks import draw_blocks
+from hypercaps.data.splits.polygons import draw_polygons
+from hypercaps.data.splits.random import draw_random
+from hypercaps.data.splits.request import SplitRequest
 from hypercaps.data.splits.split import Split
-from hypercaps.errors import SplitError
 
-KINDS = ("random", "polygons", "blocks")  # ways to draw that a user can ask for
-
-
-def check_kind(kind: str) -> None:
-    """Refuse a way to draw that there is not."""
-    if kind not in KINDS:
-        raise SplitError(f"there is no split {kind!r}: {', '.join(KINDS[:-1])} or {KINDS[-1]} is expected")
+_DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
 
 
-def draw(labels: Labels, how: Mapping[str, Any], *, patch: int = 7) -> Split | None:
-    """Draw again a split described by ``how``; None where that description can't be drawn from."""
-    if how.get("kind") == "polygons":
-        shares = {key: how[key] for key in ("train", "val", "per_class", "seed") if key in how}
-        return split_polygons(labels, **shares, patch=patch)
-    if how.get("kind") == "blocks":
-        shares = {key: how[key] for key in ("train", "val", "block", "per_class", "seed") if key in how}
-        # The guard band is that of the patches it was drawn for, whatever it is used with.
-        return split_blocks(labels, **shares, patch=2 * how["guard"] + 1).with_patch(patch)
-    if how.get("kind") == "share":
-        return split_by_share(labels, how["train"], how["val"], seed=how["seed"], patch=patch)
-    if how.get("kind") == "per-class":
-        most = how.get("at_most", 1.0)
-        return split_per_class(labels, how["per_class"], how["val"], at_most=most, seed=how["seed"], patch=patch)
-    return None
+def draw(labels: Labels, request: SplitRequest) -> Split:
+    """Draw the requested split of the labelled pixels; the same request and labels give the same split."""
+    return _DRAW[request.kind](labels, request)
+
+
+def split_by_share(labels: Labels, train: float = 0.2, val: float = 0.1, *, seed: int = 0, patch: int = 7) -> Split:
+    """Draw a share of each class's pixels at random, as in the paper.
+
+    Parameters
+    ----------
+    labels : the labelled pixels to divide
+    train, val : share (0 to 1) of each class for training and validation, rounded down; the rest is the test set
+    seed : of the random number generator
+    patch : side of the network's patches in pixels, for which ``Split.leakage`` is counted
+    """
+    return draw(labels, SplitRequest("random", train, val, seed=seed, patch=patch))
+
+
+def split_per_class(
+    labels: Labels, n: int, val: float = 0.1, *, at_most: float = 1.0, seed: int = 0, patch: int = 7
+) -> Split:
+    """Draw the same number of training pixels from each class at random.
+
+    Parameters
+    ----------
+    labels : the labelled pixels to divide
+    n : training pixels of each class
+    val : share (0 to 1) of each class for validation, rounded down; the rest is the test set
+    at_most : share of a class (0 to 1) that may train, so that small classes train with fewer than ``n`` pixels; 1:
+        a class that is too small for ``n`` is refused
+    seed : of the random number generator
+    patch : side of the network's patches in pixels, for which ``Split.leakage`` is counted
+    """
+    return draw(labels, SplitRequest("random", val=val, per_class=n, at_most=at_most, seed=seed, patch=patch))
+
+
+def split_polygons(
+    labels: Labels, train: float = 0.2, val: float = 0.1, *, per_class: int | None = None, seed: int = 0, patch: int = 7
+) -> Split:
+    """Draw whole polygons at random: each goes to training, validation or test.
+
+    Polygons are the labels' ``groups`` or, without groups, the connected areas of each class (pixels that share a side
+    or a corner). A class with two polygons trains and tests; one with a single polygon only trains, with a warning.
+
+    Parameters
+    ----------
+    labels : the labelled pixels to divide
+    train, val : share (0 to 1) of each class's pixels, met as nearly as whole polygons allow
+    per_class : approximate number of training pixels of each class, instead of ``train``
+    seed : of the random number generator
+    patch : side of the network's patches in pixels, for which ``Split.leakage`` is counted
+    """
+    return draw(labels, SplitRequest("polygons", train, val, per_class=per_class, seed=seed, patch=patch))
+
+
+def split_blocks(
+    labels: Labels,
+    train: float = 0.2,
+    val: float = 0.1,
+    *,
+    block: int = 16,
+    per_class: int | None = None,
+    seed: int = 0,
+    patch: int = 7,
+) -> Split:
+    """Draw whole square blocks of the scene at random, without leakage.
+
+    No patch of a test pixel contains a labelled pixel of a training or validation block, and no patch of a validation
+    pixel one of a training block. Every class is in all three sets where possible; a warning names the others.
+
+    Parameters
+    ----------
+    labels : the labelled pixels to divide
+    train, val : share (0 to 1) of each class's pixels, met as nearly as whole blocks allow, before the guard band
+        between blocks is removed
+    block : side of the blocks in pixels, at least ``patch``
+    per_class : training pixels of each class, drawn from the training blocks; the test set does not depend on it
+    seed : of the random number generator
+    patch : side of the network's patches in pixels; the guard band is half a patch wide
+    """
+    return draw(labels, SplitRequest("blocks", train, val, per_class, block, seed, patch))

@@ -1,4 +1,4 @@
-"""Which field of a vector layer says the class, and the classes it gives."""
+"""The class field of a vector layer, and its classes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry, Rgb, default_color
-from hypercaps.errors import LabelsError, tell
+from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.qml import Style, read_color
 from hypercaps.io.labels.vector_file import VectorLayer
 
-Texts = npt.NDArray[np.object_]  # (features,) what the field says, "" where nothing
+Texts = npt.NDArray[np.object_]  # (features,) values of the class field as text, "" where empty
 
 _CLASS_NAMES = {
     "class", "classid", "classname", "classcode", "classnr", "label", "labelid", "landcover", "landuse", "lulc",
     "category", "crop", "cropname", "klasse", "cover", "species",
 }  # fmt: skip
-# Fields that number, measure, paint or describe features and never tell their class.
+# Fields of identifiers, measures, colours and descriptions, which are never the class.
 _OTHER_NAMES = re.compile(
     r"fid|id|gid|ogcfid|objectid|featureid|uuid|guid|oid|x|y|z|lat|lon|latitude|longitude|easting|northing|"
     r"(shape|st|geom)?(area|length|leng|perimeter|len)(m2|ha|sqm|m)?|colou?r|rgb|date|time|timestamp|year|comment|comments|note|notes|"
@@ -32,10 +32,10 @@ _COLOR_FIELDS = ("color", "colour", "rgb")
 
 @dataclass(frozen=True)
 class ClassFields:
-    """The fields of a layer that are about classes."""
+    """The fields of a layer with class, class name and colour."""
 
     field: str
-    names: str | None = None  # where the class is a number: the field with its name
+    names: str | None = None  # of class names, if ``field`` has numbers
     colors: str | None = None
 
     @property
@@ -45,41 +45,40 @@ class ClassFields:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a layer, and which value of its field stands for which."""
+    """The classes of a layer, and the label of each value of its class field."""
 
     legend: Legend
     numbers: Mapping[str, int]  # label by value
-    invented: bool  # whether the numbers are ours, because the field has names only
+    invented: bool  # whether labels were assigned here, because the field has no usable numbers
 
 
-def choose_fields(layer: VectorLayer, wanted: str | None) -> ClassFields:
-    """The class field that was asked for, or the only one that can be meant, with those that go with it."""
+def choose_fields(layer: VectorLayer, class_field: str | None) -> ClassFields:
+    """The class field by name, or the only candidate (None), with its fields of names and colours."""
     kinds = {name: _kind(dtype) for name, dtype in layer.fields.items()}
     usable = [name for name, kind in kinds.items() if kind]
     if not usable:
         raise LabelsError(f"{layer.path} has no field of text or numbers: features with a class each are expected")
     listing = ", ".join(f"{name} ({kinds[name]})" for name in usable)
     colors = next((name for name in usable if _plain(name) in _COLOR_FIELDS and kinds[name] == "text"), None)
-    if wanted is not None:
-        if wanted not in usable:
-            raise LabelsError(f"{layer.path} has no field {wanted!r} to take classes from: it has {listing}")
-        return ClassFields(wanted, _name_field(wanted, kinds), colors if colors != wanted else None)
+    if class_field is not None:
+        if class_field not in usable:
+            raise LabelsError(f"{layer.path} has no field {class_field!r} to take classes from: it has {listing}")
+        return ClassFields(class_field, _name_field(class_field, kinds), colors if colors != class_field else None)
     candidates = [name for name in usable if kinds[name] != "fractions" and not _OTHER_NAMES.fullmatch(_plain(name))]
-    known = [name for name in candidates if _plain(name) in _CLASS_NAMES]
-    candidates = known or candidates
-    of_numbers = {_name_field(name, kinds) for name in candidates}  # a number and its name are one
-    candidates = [name for name in candidates if name not in of_numbers]
+    candidates = [name for name in candidates if _plain(name) in _CLASS_NAMES] or candidates
+    name_fields = {_name_field(name, kinds) for name in candidates}  # a number and its name are one candidate
+    candidates = [name for name in candidates if name not in name_fields]
     if len(candidates) != 1:
         raise LabelsError(
             f"which field of {layer.path} holds the class? It has {listing}: name one with --class-field (class_field "
             "in Python)"
         )
-    tell(f"{layer.path.name}: classes are taken from the field {candidates[0]!r}")
+    warn_data(f"{layer.path.name}: classes are taken from the field {candidates[0]!r}")
     return ClassFields(candidates[0], _name_field(candidates[0], kinds), colors)
 
 
 def _kind(dtype: str) -> str:
-    """'text', 'whole numbers' or 'fractions'; nothing for dates, lists and bytes."""
+    """'text', 'whole numbers' or 'fractions'; empty for dates, lists and bytes."""
     if dtype == "object":
         return "text"
     if dtype == "bool" or re.fullmatch(r"u?int\d+", dtype):
@@ -92,24 +91,24 @@ def _plain(name: str) -> str:
 
 
 def _name_field(field: str, kinds: Mapping[str, str]) -> str | None:
-    """The field of text with the names of numbers: className for classId, level_1 for level_1_id."""
+    """The text field with the names of a number field: className for classId, level_1 for level_1_id."""
     if kinds[field] == "text":
         return None
     stem = re.sub(r"(id|code|nr|no|num|number|value)$", "", _plain(field))
-    wanted = (f"{stem}name", f"{_plain(field)}name", f"{stem}label", stem) if stem else ("classname", "name")
+    options = (f"{stem}name", f"{_plain(field)}name", f"{stem}label", stem) if stem else ("classname", "name")
     by_plain = {_plain(name): name for name, kind in kinds.items() if kind == "text" and name != field}
-    return next((by_plain[name] for name in wanted if name in by_plain), None)
+    return next((by_plain[name] for name in options if name in by_plain), None)
 
 
-def as_texts(values: npt.NDArray[Any], field: str, where: str) -> Texts:
-    """A column as text: whole numbers without a point, nothing for null, 0 and blanks."""
+def as_texts(values: npt.NDArray[Any], field: str, file: str) -> Texts:
+    """A column as text: whole numbers without a decimal point, "" for null, 0 and blanks."""
     if values.dtype == object:
         texts = np.array(["" if value is None else str(value).strip() for value in values], dtype=object)
     else:
         numbers = np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values
         if numbers.dtype.kind == "f" and not (np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()):
             raise LabelsError(
-                f"the field {field!r} of {where} holds fractions: whole class numbers or names are expected"
+                f"the field {field!r} of {file} holds fractions: whole class numbers or names are expected"
             )
         texts = np.array([str(int(number)) for number in numbers], dtype=object)
     texts[texts == "0"] = ""
@@ -117,41 +116,41 @@ def as_texts(values: npt.NDArray[Any], field: str, where: str) -> Texts:
 
 
 def make_classes(
-    texts: Texts, fields: ClassFields, columns: Mapping[str, npt.NDArray[Any]], style: Style, where: str
+    texts: Texts, fields: ClassFields, columns: Mapping[str, npt.NDArray[Any]], style: Style, file: str
 ) -> Classes:
     """The classes of all features of a layer.
 
-    Whole numbers are class numbers, also where the field is of text. Names are numbered from 1 in alphabetical order,
-    and so are numbers too large to be labels, in their own order.
+    Whole numbers are class numbers, also in a text field. Names are numbered from 1 in alphabetical order, and numbers
+    too large for labels from 1 in ascending order.
     """
     values = sorted(set(texts) - {""})
     if not values:
-        raise LabelsError(f"the field {fields.field!r} of {where} is empty: every feature without a class")
+        raise LabelsError(f"the field {fields.field!r} of {file} is empty: no feature has a class")
     for value in values:
         if not value.isprintable():
             raise LabelsError(
-                f"the field {fields.field!r} of {where} holds {value[:40]!r}, which is no name of a class: the file is "
-                "damaged, or its text is in an encoding that it does not say"
+                f"the field {fields.field!r} of {file} holds {value[:40]!r}, which is no class name: the file is "
+                "damaged, or its text has an encoding that it does not declare"
             )
     numeric = all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in values)
     if numeric and min(map(int, values)) < 0:
         raise LabelsError(
-            f"the field {fields.field!r} of {where} holds {min(map(int, values))}: class numbers from 1 up are "
+            f"the field {fields.field!r} of {file} holds {min(map(int, values))}: class numbers from 1 up are "
             "expected, and 0 or nothing where there is no class"
         )
     invented = not numeric or max(map(int, values)) > MAX_LABEL
     if invented and len(values) > MAX_LABEL:
         raise LabelsError(
-            f"the field {fields.field!r} of {where} holds {len(values):,} different values: it does not look "
+            f"the field {fields.field!r} of {file} holds {len(values):,} different values: it does not look "
             "like a class"
         )
     ordered = sorted(values, key=int) if numeric else values
     numbers = {value: place if invented else int(value) for place, value in enumerate(ordered, start=1)}
-    names = {} if fields.names is None else _one_each(texts, columns[fields.names])
-    colors = {} if fields.colors is None else _one_each(texts, columns[fields.colors])
+    names = {} if fields.names is None else _unique_texts(texts, columns[fields.names])
+    colors = {} if fields.colors is None else _unique_texts(texts, columns[fields.colors])
     entries: dict[int, LegendEntry] = {}
     for value, label in numbers.items():
-        if label == 0:  # written as 00, say
+        if label == 0:  # e.g. written as 00
             continue
         styled = style.get(value)
         name = names.get(value) or (styled.name if styled and styled.name != value else "")
@@ -162,11 +161,11 @@ def make_classes(
     return Classes(Legend(tuple(entries[label] for label in sorted(entries))), numbers, invented)
 
 
-def _one_each(texts: Texts, others: npt.NDArray[Any]) -> dict[str, str]:
-    """What another field says for each value; left out where it says several things."""
-    said: dict[str, set[str]] = {}
+def _unique_texts(texts: Texts, others: npt.NDArray[Any]) -> dict[str, str]:
+    """The text of another field for each value of the class field, where it is unique."""
+    found: dict[str, set[str]] = {}
     for value, other in zip(texts, others, strict=True):
         text = "" if other is None else str(other).strip()
         if text:
-            said.setdefault(value, set()).add(text)
-    return {value: next(iter(texts)) for value, texts in said.items() if len(texts) == 1}
+            found.setdefault(value, set()).add(text)
+    return {value: next(iter(texts)) for value, texts in found.items() if len(texts) == 1}

@@ -1,7 +1,7 @@
-"""Several label files that add up to one.
+"""Merge several label files into one raster.
 
-Classes with the same name are one class, whatever their numbers; classes without a name go by their number. Numbers
-that a file brought are kept where they can be; names that had none are numbered.
+Classes with the same name are one class, whatever their numbers; classes without a name are identified by number. The
+numbers of a file are kept where possible; names without a number are numbered here.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import MAX_LABEL, Labels, Legend, LegendEntry, default_color
 from hypercaps.data.splits import connected_areas
-from hypercaps.errors import LabelsError, tell
+from hypercaps.errors import LabelsError, warn_data
 
-Numbering = dict[int, int]  # from a file's labels to those of all files
+Numbering = dict[int, int]  # new label by the label in a file
 
-_MOST_PAIRS = 5  # pairs of classes that are named in one message
-_PALETTE = 256  # default colours that nobody chose
+_MOST_PAIRS = 5  # pairs of classes that a message names
+_PALETTE = 256  # default colours to choose from
 
 
 class LabelFile(NamedTuple):
-    """Labels as they came out of a file."""
+    """The labels of one file."""
 
     labels: Labels
-    legend: Legend  # all classes of the file, also those that are not in the scene
-    invented: frozenset[int] = frozenset()  # labels that stand for names only: their numbers are ours
+    legend: Legend  # all classes of the file, also those outside the scene
+    invented: frozenset[int] = frozenset()  # labels that were assigned here to classes that have a name only
 
 
 def merge(files: Sequence[LabelFile]) -> LabelFile:
-    """One raster of all files; pixels that two of them give different classes are left unlabelled."""
+    """One raster of all files; pixels of different classes in two files are left unlabelled."""
     if len(files) == 1:
         return files[0]
     first, name = files[0].labels, " + ".join(file.labels.name for file in files)
@@ -40,100 +40,100 @@ def merge(files: Sequence[LabelFile]) -> LabelFile:
         if other.shape != first.shape:
             raise LabelsError(
                 f"labels {first.name!r} have {first.shape[0]} x {first.shape[1]} pixels but {other.name!r} "
-                f"{other.shape[0]} x {other.shape[1]}: labels that add up lie on one grid"
+                f"{other.shape[0]} x {other.shape[1]}: labels to merge must be on one grid"
             )
     legend, numberings, invented = number_classes(files)
     merged, disputed = np.zeros(first.shape, dtype=np.int16), np.zeros(first.shape, dtype=bool)
     groups = np.zeros(first.shape, dtype=np.int32) if any(f.labels.groups is not None for f in files) else None
     overlaps: Counter[tuple[int, int]] = Counter()
     for (labels, _, _), numbering in zip(files, numberings, strict=True):
-        table = np.zeros(MAX_LABEL + 1, dtype=np.int16)
-        table[list(numbering)] = list(numbering.values())
-        new = table[labels.array]  # (rows, columns)
-        fresh, both = (new > 0) & (merged == 0), (new > 0) & (merged > 0) & (new != merged)
-        pairs = np.sort(np.stack([merged[both], new[both]]), axis=0)
-        for (one, other_label), pixels in zip(*_counted(pairs), strict=True):
-            overlaps[int(one), int(other_label)] += int(pixels)
+        new = _renumbered(labels.array, numbering)
+        free, both = (new > 0) & (merged == 0), (new > 0) & (merged > 0) & (new != merged)
+        pairs, counts = np.unique(np.sort(np.stack([merged[both], new[both]]), axis=0), axis=1, return_counts=True)
+        for one, two, pixels in zip(*pairs.tolist(), counts.tolist(), strict=True):
+            overlaps[one, two] += pixels
         disputed |= both
-        merged[fresh] = new[fresh]
-        if groups is not None:  # the areas of a raster are polygons like others
+        merged[free] = new[free]
+        if groups is not None:  # the connected areas of a raster count as polygons
             own = connected_areas(labels.array) if labels.groups is None else labels.groups
-            groups[fresh] = own[fresh] + groups.max()
+            groups[free] = own[free] + groups.max()
     merged[disputed] = 0
     if groups is not None:
         groups[disputed] = 0
     if overlaps:
-        tell(overlap_message(overlaps, legend, "files", name))
+        warn_data(overlap_message(overlaps, legend, "files", name))
     return LabelFile(Labels.from_array(merged, legend, name=name, groups=groups), legend, invented)
 
 
-def _counted(pairs: npt.NDArray[np.int16]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
-    found, counts = np.unique(pairs, axis=1, return_counts=True)
-    return found.T, counts
+def _renumbered(array: npt.NDArray[np.int16], numbering: Numbering) -> npt.NDArray[np.int16]:
+    """(rows, columns) the new label of each pixel; 0 stays."""
+    table = np.zeros(MAX_LABEL + 1, dtype=np.int16)
+    table[list(numbering)] = list(numbering.values())
+    return table[array]
 
 
-def overlap_message(overlaps: Mapping[tuple[int, int], int], legend: Legend, what: str, where: str) -> str:
-    """How many pixels several classes claim, and which."""
+def overlap_message(overlaps: Mapping[tuple[int, int], int], legend: Legend, noun: str, name: str) -> str:
+    """The pixels that several classes claim, by pair of classes; ``noun``: what overlaps, in the plural."""
     names = {entry.label: entry.name for entry in legend}
     pairs = sorted(overlaps.items(), key=lambda item: (-item[1], item[0]))
     shown = [f"{names[one]} and {names[other]}: {pixels:,}" for (one, other), pixels in pairs[:_MOST_PAIRS]]
     more = f", and {len(pairs) - _MOST_PAIRS} more pairs" if len(pairs) > _MOST_PAIRS else ""
     return (
-        f"{where}: {what} of different classes overlap, and the pixels they share are left unlabelled "
+        f"{name}: {noun} of different classes overlap, and the pixels they share are left unlabelled "
         f"({', '.join(shown)}{more})"
     )
 
 
 def number_classes(files: Sequence[LabelFile]) -> tuple[Legend, list[Numbering], frozenset[int]]:
-    """The classes of all files, the new number of each file's labels, and those numbers that are ours."""
+    """The classes of all files, the new labels of each file, and the labels that were assigned here."""
     classes: dict[int, LegendEntry] = {}
     by_name: dict[str, int] = {}
     numberings: list[Numbering] = [{} for _ in files]
-    taken = {entry.label for _, legend, ours in files for entry in legend if entry.label not in ours}
-    for (labels, legend, ours), numbering in zip(files, numberings, strict=True):
+    taken = {entry.label for _, legend, invented in files for entry in legend if entry.label not in invented}
+    for (labels, legend, invented), numbering in zip(files, numberings, strict=True):
         for entry in legend:
-            if entry.label in ours:
+            if entry.label in invented:
                 continue
-            there = classes.get(entry.label)
+            same_label = classes.get(entry.label)
             if entry.is_named and entry.name in by_name:
                 number = by_name[entry.name]
-            elif there is None or not entry.is_named or not there.is_named:
+            elif same_label is None or not entry.is_named or not same_label.is_named:
                 number = entry.label
             else:
                 number = max(taken) + 1
                 taken.add(number)
-                tell(
-                    f"{labels.name}: its class {entry.label}, {entry.name}, becomes {number}, for {entry.label} is "
-                    f"{there.name}"
+                warn_data(
+                    f"{labels.name}: its class {entry.label}, {entry.name}, becomes {number}, because {entry.label} is "
+                    f"{same_label.name}"
                 )
             numbering[entry.label] = number
             if number not in classes or (entry.is_named and not classes[number].is_named):
                 classes[number] = entry._replace(label=number)
             if entry.is_named:
                 by_name[entry.name] = number
-    for number, entry in classes.items():  # a name like 'class 3' that somebody typed
+    for number, entry in classes.items():  # default names, such as 'class 3', may be names in other files
         by_name.setdefault(entry.name, number)
-    names = {entry.name: entry for _, legend, ours in reversed(files) for entry in legend if entry.label in ours}
-    fresh = sorted(names.keys() - by_name.keys())
-    for number, name in enumerate(fresh, start=max(taken, default=0) + 1):
+    names = {entry.name: entry for file in reversed(files) for entry in file.legend if entry.label in file.invented}
+    new_names = sorted(names.keys() - by_name.keys())
+    for number, name in enumerate(new_names, start=max(taken, default=0) + 1):
         by_name[name] = number
         classes[number] = names[name]._replace(label=number)
-    for (labels, legend, ours), numbering in zip(files, numberings, strict=True):
-        numbering |= {entry.label: by_name[entry.name] for entry in legend if entry.label in ours}
+    for (labels, legend, invented), numbering in zip(files, numberings, strict=True):
+        numbering |= {entry.label: by_name[entry.name] for entry in legend if entry.label in invented}
         if len(set(numbering.values())) < len(numbering):
             raise LabelsError(
-                f"two classes of {labels.name!r} would become one, for some of its classes have names and some not: "
-                "name all of them, or none"
+                f"two classes of {labels.name!r} would become one, because some of its classes have names and some "
+                "not: name all of them, or none"
             )
     if max(classes) > MAX_LABEL:
         raise LabelsError(f"these label files have classes up to {max(classes)}: {MAX_LABEL} is the highest possible")
-    together = _told_apart(Legend(tuple(classes[number] for number in sorted(classes))))
-    return together, numberings, frozenset(by_name[name] for name in fresh)
+    legend = _with_distinct_colors(Legend(tuple(classes[number] for number in sorted(classes))))
+    return legend, numberings, frozenset(by_name[name] for name in new_names)
 
 
-def _told_apart(legend: Legend) -> Legend:
-    """Colours that nobody chose are chosen again where two files had taken the same."""
-    palette = [default_color(place) for place in range(_PALETTE)]
+def _with_distinct_colors(legend: Legend) -> Legend:
+    """Replace default colours that classes of two files have in common."""
+    palette = [default_color(position) for position in range(_PALETTE)]
     used: set[tuple[int, int, int]] = set()
     entries = []
     for entry in legend:
@@ -146,28 +146,23 @@ def _told_apart(legend: Legend) -> Legend:
 
 
 def renumber(file: LabelFile, legend: Legend) -> Labels:
-    """Labels whose invented numbers are those of the same names in ``legend``, as a model has learned them."""
-    labels, _, ours = file
-    known = {entry.name: entry.label for entry in legend}
-    used = {entry.label for entry in legend} | {entry.label for entry in labels.legend if entry.label not in ours}
-    highest = max(used | ours, default=0)
+    """Replace invented labels by those of the same names in ``legend``, that of a model."""
+    labels, _, invented = file
+    by_name = {entry.name: entry.label for entry in legend}
+    used = {entry.label for entry in legend} | {entry.label for entry in labels.legend if entry.label not in invented}
+    highest = max(used | invented, default=0)
     numbering: Numbering = {}
     for entry in labels.legend:
         number = entry.label
-        if number in ours and entry.name in known:
-            number = known[entry.name]
-        elif number in ours and number in used:  # a class that the model does not know keeps apart from those it does
+        if number in invented and entry.name in by_name:
+            number = by_name[entry.name]
+        elif number in invented and number in used:  # a class that the model lacks must not get the label of another
             highest += 1
             number = highest
         numbering[entry.label] = number
     if all(old == new for old, new in numbering.items()):
         return labels
-    table = np.zeros(MAX_LABEL + 1, dtype=np.int16)
-    table[list(numbering)] = list(numbering.values())
     entries = {numbering[entry.label]: entry._replace(label=numbering[entry.label]) for entry in labels.legend}
-    return Labels.from_array(
-        table[labels.array],
-        Legend(tuple(entries[number] for number in sorted(entries))),
-        name=labels.name,
-        groups=labels.groups,
-    )
+    renumbered_legend = Legend(tuple(entries[number] for number in sorted(entries)))
+    array = _renumbered(labels.array, numbering)
+    return Labels.from_array(array, renumbered_legend, name=labels.name, groups=labels.groups)

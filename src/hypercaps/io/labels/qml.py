@@ -1,4 +1,4 @@
-"""Names and colours of classes from a QGIS style: a .qml beside the file, or the styles inside a GeoPackage."""
+"""Class names and colours from a QGIS style: a .qml file beside the labels, or a style inside a GeoPackage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypercaps.data.labels import Rgb
 from hypercaps.io.labels.vector_check import geopackage
 
 _LONGEST = 1 << 24  # bytes
-# QGIS writes this one line, without entities; expat does not follow it.
+# The line that QGIS writes, without entities; expat does not load it.
 _DOCTYPE = re.compile(r"<!DOCTYPE\s+qgis\s+PUBLIC\s+(?:'[^']*'|\"[^\"]*\")\s+(?:'[^']*'|\"[^\"]*\")\s*>")
 
 
 class ClassStyle(NamedTuple):
-    """What a style says of one class."""
+    """Name and colour of one class."""
 
     name: str
     color: Rgb | None
@@ -28,15 +28,15 @@ Style = Mapping[str, ClassStyle]  # by the value of the class field, as text
 
 
 def find_style(path: Path, layer: str, field: str) -> Style:
-    """The style of a layer by its class field, from the first place that has one; empty if there is none."""
-    for text in _texts(path, layer):
+    """The first style of a layer that is categorized by its class field; empty if there is none."""
+    for text in _style_texts(path, layer):
         style = parse_style(text, field)
         if style:
             return style
     return {}
 
 
-def _texts(path: Path, layer: str) -> Iterator[str]:
+def _style_texts(path: Path, layer: str) -> Iterator[str]:
     beside = path.with_suffix(".qml")
     if beside.is_file() and beside.stat().st_size <= _LONGEST:
         yield beside.read_text(encoding="utf-8", errors="replace")
@@ -50,12 +50,12 @@ def _texts(path: Path, layer: str) -> Iterator[str]:
             ):
                 if isinstance(text, str) and len(text) <= _LONGEST:
                     yield text
-    except sqlite3.Error:  # it has no styles, which most have not
+    except sqlite3.Error:  # no table of styles
         return
 
 
 def parse_style(text: str, field: str) -> Style:
-    """Values, labels and colours of a style that tells classes apart by ``field``; anything else is no style."""
+    """Parse a style that is categorized by ``field``; empty for any other style or text."""
     text = _DOCTYPE.sub("", text, count=1)
     if "<!" in text.replace("<!--", "").replace("<![CDATA[", ""):  # no entities
         return {}
@@ -77,7 +77,7 @@ def parse_style(text: str, field: str) -> Style:
 
 
 def _color(symbol: ElementTree.Element) -> Rgb | None:
-    """The colour of a symbol's first layer, as QGIS up to 3.24 and after it writes it."""
+    """The colour of a symbol's first layer, in the syntax of QGIS before and after 3.24."""
     for layer in symbol.findall("layer"):
         for option, key, value in (("Option/Option", "name", "value"), ("prop", "k", "v")):
             named = {item.get(key): item.get(value) or "" for item in layer.findall(option)}
@@ -88,7 +88,7 @@ def _color(symbol: ElementTree.Element) -> Rgb | None:
 
 
 def read_color(text: str) -> Rgb | None:
-    """#rrggbb or r,g,b, whatever may follow; None if it is neither."""
+    """Parse #rrggbb or r,g,b, with any text behind it; None if it is neither."""
     text = text.strip()
     if re.match(r"#[0-9a-fA-F]{6}", text):
         return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)

@@ -1,6 +1,6 @@
-"""Labels from another grid or coordinate system onto the scene's, by nearest neighbour; names of such systems.
+"""Resample labels from another grid or coordinate system to a scene's pixels, by nearest neighbour.
 
-A scene that lies as its sensor flew has a table from the ground to its swath: labels go through it into the swath.
+Labels of a swath scene are resampled to the grid of its lookup table and then transferred to the swath.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from rasterio.warp import reproject
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Affine, Lookup, Scene
-from hypercaps.errors import LabelsError, SceneError, tell
+from hypercaps.errors import LabelsError, SceneError, warn_data
 from hypercaps.io.raster import StoredRaster
 
-_SAME = 0.01  # pixels: grids that differ by less are one grid, written with other digits
+_SAME = 0.01  # pixels: grids that differ by less are equal but for rounding
 
 
-class Grid(NamedTuple):
-    """Pixels that lie somewhere."""
+class PixelGrid(NamedTuple):
+    """A georeferenced pixel grid."""
 
     crs: str | None
     transform: Affine
-    shape: tuple[int, int]
+    shape: tuple[int, int]  # rows, columns
 
 
-def ground(scene: Scene) -> Grid | None:
-    """Where things on the ground meet the scene: its own grid, or its lookup table's; None if it lies nowhere."""
+def map_grid(scene: Scene) -> PixelGrid | None:
+    """The grid of a scene's maps: its own, or that of its lookup table; None if it is not georeferenced."""
     if scene.lookup is not None:
-        return Grid(scene.lookup.crs, scene.lookup.transform, scene.lookup.shape)
-    return None if scene.transform is None else Grid(scene.crs, scene.transform, scene.shape[:2])
+        return PixelGrid(scene.lookup.crs, scene.lookup.transform, scene.lookup.shape)
+    return None if scene.transform is None else PixelGrid(scene.crs, scene.transform, scene.shape[:2])
 
 
 def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels:
-    """``labels`` as they came out of ``raster``, on the scene's grid; untouched where neither lies anywhere."""
-    moved = on_scene(labels.array, raster, scene)
-    if moved is labels.array:
+    """The ``labels`` of ``raster`` on the scene's pixels; unchanged if neither is georeferenced."""
+    resampled = on_scene(labels.array, raster, scene)
+    if resampled is labels.array:
         return labels
-    if not moved.any():
+    if not resampled.any():
         raise LabelsError(
             f"no labelled pixel of {raster.path} lies in scene {scene.name!r}: give labels of the same place"
         )
-    where = "on another grid than" if scene.lookup is None else "on the ground under the swath of"
-    tell(f"labels {labels.name!r} lie {where} scene {scene.name!r}: the nearest label of a pixel is taken")
-    return Labels.from_array(moved, labels.legend, name=labels.name)
+    where = "on another grid than" if scene.lookup is None else "on a map grid, not in the swath of"
+    warn_data(f"labels {labels.name!r} lie {where} scene {scene.name!r}: the nearest label of a pixel is taken")
+    return Labels.from_array(resampled, labels.legend, name=labels.name)
 
 
 def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -> npt.NDArray[np.int16]:
-    """Numbers (rows, columns) that belong to ``raster`` on the scene's pixels, 0 where there are none.
+    """Resample numbers (rows, columns) of ``raster`` to the scene's pixels, 0 outside the raster.
 
-    The very array comes back if it lies there already, or if neither the raster nor the scene lies anywhere.
+    Returns the same array if it is on the scene's grid, or if neither the raster nor the scene is georeferenced.
     """
-    grid = ground(scene)
-    check_places(raster, grid, scene)
+    grid = map_grid(scene)
+    check_georeference(raster, grid, scene)
     if grid is None or grid.crs is None or raster.crs is None or raster.transform is None:
         return array  # its size is compared with the scene's later
     source, target = CRS.from_user_input(raster.crs), CRS.from_user_input(grid.crs)
     shape = (array.shape[0], array.shape[1])
     if source == target and shape == grid.shape and _same_grid(raster.transform, grid.transform, shape):
-        moved = array
+        resampled = array
     else:
-        moved = np.zeros(grid.shape, dtype=np.int16)
+        resampled = np.zeros(grid.shape, dtype=np.int16)
         reproject(
             array,
-            moved,
+            resampled,
             src_crs=source,
             src_transform=rasterio.Affine(*raster.transform),
             dst_crs=target,
@@ -79,53 +79,53 @@ def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -
             dst_nodata=0,
             resampling=Resampling.nearest,
         )
-    return moved if scene.lookup is None else ground_to_swath(moved, scene.lookup, scene.shape[:2])
+    return resampled if scene.lookup is None else grid_to_swath(resampled, scene.lookup, scene.shape[:2])
 
 
-def check_places(raster: StoredRaster, grid: Grid | None, scene: Scene) -> None:
-    """Refuse a raster with a coordinate system for a scene without one, and the other way round.
+def check_georeference(raster: StoredRaster, grid: PixelGrid | None, scene: Scene) -> None:
+    """Refuse a raster with a coordinate system for a scene without one, and vice versa.
 
-    Files that can't carry one (.mat, .npy) don't come here: they are taken pixel on pixel.
+    Formats without georeference (.mat, .npy) are not checked: their pixels are those of the scene.
     """
-    placed, scene_placed = raster.crs is not None and raster.transform is not None, grid is not None and grid.crs
-    if placed and not scene_placed:
-        raise LabelsError(_one_sided(raster.path, f"scene {scene.name!r}", str(raster.crs)))
-    if scene_placed and not placed:
+    raster_crs = raster.crs if raster.transform is not None else None
+    scene_crs = None if grid is None else grid.crs
+    if raster_crs and not scene_crs:
+        raise LabelsError(_one_sided(raster.path, f"scene {scene.name!r}", raster_crs))
+    if scene_crs and not raster_crs:
         if scene.lookup is not None and raster.shape[:2] == scene.shape[:2]:
-            return  # drawn in the rows and columns of the sensor, which have no coordinate system
-        raise LabelsError(_one_sided(f"scene {scene.name!r}", raster.path, str(scene_placed)))
+            return  # drawn in the swath, which has no coordinate system
+        raise LabelsError(_one_sided(f"scene {scene.name!r}", raster.path, scene_crs))
 
 
 def _one_sided(with_crs: str | Path, without: str | Path, crs: str) -> str:
     return (
         f"{with_crs} lies in {crs_name(crs)[:60]} but {without} has no coordinate system: give it one (a GIS can write "
-        "it into the file), or, if they lie pixel on pixel, take a plain array in place of the raster (.npy or .mat)"
+        "it into the file) or, if their pixels are the same, give a plain array instead of the raster (.npy or .mat)"
     )
 
 
 def groups_to_swath(
-    groups: npt.NDArray[np.int32], ground_labels: npt.NDArray[np.int16], swath: npt.NDArray[np.int16], lookup: Lookup
+    groups: npt.NDArray[np.int32], grid_labels: npt.NDArray[np.int16], swath: npt.NDArray[np.int16], lookup: Lookup
 ) -> npt.NDArray[np.int32]:
-    """The group of each labelled pixel of ``swath``: that of the first ground pixel that voted for its label."""
-    seen = (ground_labels > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
+    """The group of each labelled pixel of ``swath``: that of the first grid pixel with its label."""
+    seen = (grid_labels > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
     at = lookup.rows[seen].astype(np.int64) * swath.shape[1] + lookup.cols[seen]
-    for_it = ground_labels[seen] == swath.ravel()[at]
-    found = np.zeros(swath.shape, dtype=np.int32)
-    found.ravel()[at[for_it][::-1]] = groups[seen][for_it][::-1]  # the last one written is the first
-    return found
+    same = grid_labels[seen] == swath.ravel()[at]
+    swath_groups = np.zeros(swath.shape, dtype=np.int32)
+    swath_groups.ravel()[at[same][::-1]] = groups[seen][same][::-1]  # the last assignment remains
+    return swath_groups
 
 
-def ground_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int, int]) -> npt.NDArray[np.int16]:
-    """Classes on the ground grid (H, W), 0 = none, in the rows and columns of a swath of ``shape``.
+def grid_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int, int]) -> npt.NDArray[np.int16]:
+    """Transfer classes on the map grid (H, W), 0 = none, to a swath of ``shape``.
 
-    Several pixels of the ground may come from one of the swath: the class of most of them is taken, and none where two
-    classes have as many.
+    Several grid pixels may come from one swath pixel: it gets the majority class, and none if two classes tie.
     """
     _check_table(lookup, array.shape, shape)
     labelled = (array > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
     place = lookup.rows[labelled].astype(np.int64) * shape[1] + lookup.cols[labelled]  # (votes,)
     pairs, votes = np.unique(place << 16 | array[labelled].astype(np.int64), return_counts=True)
-    order = np.lexsort((votes, pairs >> 16))  # by place, and there the most votes last
+    order = np.lexsort((votes, pairs >> 16))  # by place, then by votes
     place, label, votes = pairs[order] >> 16, pairs[order] & 0xFFFF, votes[order]
     last = np.flatnonzero(np.append(place[1:] != place[:-1], True)[: place.size])
     tied = (last > 0) & (place[last - 1] == place[last]) & (votes[last - 1] == votes[last])
@@ -134,17 +134,17 @@ def ground_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[i
     return swath.reshape(shape)
 
 
-def _check_table(lookup: Lookup, ground: tuple[int, ...], swath: tuple[int, ...]) -> None:
-    """numpy would take places from the end of an array for negative ones, and say little of those beyond it."""
-    if lookup.shape != ground or lookup.rows.max() >= swath[0] or lookup.cols.max() >= swath[1]:
+def _check_table(lookup: Lookup, grid: tuple[int, ...], swath: tuple[int, ...]) -> None:
+    """Refuse a lookup table of another grid or swath."""
+    if lookup.shape != grid or lookup.rows.max() >= swath[0] or lookup.cols.max() >= swath[1]:
         raise SceneError(
-            f"a ground table of {lookup.shape} does not fit a grid of {ground} and a swath of {swath}: the scene's own "
+            f"a lookup table of {lookup.shape} does not fit a grid of {grid} and a swath of {swath}: the scene's own "
             "table is expected"
         )
 
 
 def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:
-    """Whether the corners of two grids of one shape lie on each other."""
+    """Whether the corners of two grids of one shape coincide."""
     rows, cols = shape
     a, b, c, d, e, f = np.subtract(one, other)
     near = _SAME * min(math.hypot(other[0], other[3]), math.hypot(other[1], other[4]))
@@ -153,6 +153,6 @@ def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:
 
 
 def crs_name(crs: Any) -> str:
-    """EPSG:32633 for the page of text that means it; a system without a number keeps its text."""
+    """A short name such as EPSG:32633, or the full text of a system without an authority code."""
     name: str = CRS.from_user_input(crs).to_string()
     return name

@@ -1,4 +1,4 @@
-"""Labels from polygons, lines and points: a layer, its class field, and the scene it is burnt onto."""
+"""Labels from polygons, lines and points: a vector layer, its class field, and the scene to rasterize it onto."""
 
 from __future__ import annotations
 
@@ -12,73 +12,72 @@ from rasterio.errors import CRSError
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.errors import LabelsError, tell
+from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.class_field import as_texts, choose_fields, make_classes
 from hypercaps.io.labels.merge import LabelFile, overlap_message
 from hypercaps.io.labels.qml import find_style
-from hypercaps.io.labels.rasterize import Burnt, Placed, burn, outline, place
-from hypercaps.io.labels.regrid import Grid, crs_name, ground, ground_to_swath, groups_to_swath
+from hypercaps.io.labels.rasterize import FeaturesOnGrid, RasterizedFeatures, bounding_box, features_to_grid, rasterize
+from hypercaps.io.labels.regrid import PixelGrid, crs_name, grid_to_swath, groups_to_swath, map_grid
 from hypercaps.io.labels.vector_file import Features, VectorLayer, layer_names, open_layer, read_features
 
 
 def vector_labels(
     path: Path, driver: str, layer_name: str | None, *, scene: Scene | None, class_field: str | None
 ) -> LabelFile:
-    """The labels that a layer's features give the scene's pixels; each feature is a group of its own."""
+    """Rasterize the features of a layer onto the scene's pixels; each feature is a group."""
     if scene is None:
-        raise LabelsError(f"{path} holds features that lie somewhere: name the scene that they are labels for")
+        raise LabelsError(f"{path} contains georeferenced features: name the scene that they are labels for")
     layer = open_layer(path, driver, layer_name)
     fields = choose_fields(layer, class_field)
-    grid = common_ground(layer, scene)
+    grid = check_grid(layer, scene)
     features = read_near(layer, fields.all, grid)
     texts = as_texts(features.columns[fields.field], fields.field, str(path))
-    everything, all_texts = features, texts
-    if layer.is_large:  # classes are numbered the same whichever part of a layer the scene needs
-        everything = read_features(layer, fields.all, geometry=False)
-        all_texts = as_texts(everything.columns[fields.field], fields.field, str(path))
+    columns, all_texts = features.columns, texts
+    if layer.is_large:  # only a part was read, and the numbers of classes must not depend on it
+        columns = read_features(layer, fields.all, geometry=False).columns
+        all_texts = as_texts(columns[fields.field], fields.field, str(path))
     style = find_style(path, layer.name, fields.field)
-    classes = make_classes(all_texts, fields, everything.columns, style, str(path))
-    placed = place(features.geometries, layer.crs, grid, str(path))
+    classes = make_classes(all_texts, fields, columns, style, str(path))
+    on_grid = features_to_grid(features.geometries, layer.crs, grid, str(path))
     numbers = np.array([classes.numbers.get(text, 0) for text in texts], dtype=np.int64)  # (features,)
-    burnt = burn(placed.pieces, numbers, grid.shape)
-    _tell(path.name, placed, burnt, classes.legend, without_class=int((numbers == 0).sum()))
-    labels, groups = burnt.labels, burnt.groups
+    raster = rasterize(on_grid.pieces, numbers, grid.shape)
+    _warn_unused(path.name, on_grid, raster, classes.legend, without_class=int((numbers == 0).sum()))
+    array, groups = raster.labels, raster.groups
     if scene.lookup is not None:
-        labels = ground_to_swath(burnt.labels, scene.lookup, scene.shape[:2])
-        groups = groups_to_swath(burnt.groups, burnt.labels, labels, scene.lookup)
-    if not labels.any():
-        raise LabelsError(_nothing(layer, placed, burnt, scene))
-    name = path.stem if layer_name is None else layer_name
-    made = Labels.from_array(labels, classes.legend, name=name, groups=groups)
+        array = grid_to_swath(raster.labels, scene.lookup, scene.shape[:2])
+        groups = groups_to_swath(raster.groups, raster.labels, array, scene.lookup)
+    if not array.any():
+        raise LabelsError(_nothing_labelled(layer, on_grid, raster, scene))
+    labels = Labels.from_array(array, classes.legend, name=layer_name or path.stem, groups=groups)
     invented = frozenset(classes.legend.labels.tolist()) if classes.invented else frozenset()
-    return LabelFile(made, classes.legend, invented)
+    return LabelFile(labels, classes.legend, invented)
 
 
 def vector_mask(path: Path, driver: str, layer_name: str | None, scene: Scene) -> npt.NDArray[np.bool_]:
-    """(rows, columns) of the scene: where any feature of a layer lies."""
+    """(rows, columns) pixels of the scene inside any feature of a layer."""
     layer = open_layer(path, driver, layer_name)
-    grid = common_ground(layer, scene)
+    grid = check_grid(layer, scene)
     geometries = read_near(layer, [], grid).geometries
-    placed = place(geometries, layer.crs, grid, str(path))
-    inside = burn(placed.pieces, np.ones(geometries.size, dtype=np.int64), grid.shape).labels > 0
-    if scene.lookup is not None:  # outside is a vote too
-        inside = ground_to_swath(np.where(inside, 1, 2).astype(np.int16), scene.lookup, scene.shape[:2]) == 1
+    on_grid = features_to_grid(geometries, layer.crs, grid, str(path))
+    inside = rasterize(on_grid.pieces, np.ones(geometries.size, dtype=np.int64), grid.shape).labels > 0
+    if scene.lookup is not None:  # a swath pixel is inside if most of its grid pixels are
+        inside = grid_to_swath(np.where(inside, 1, 2).astype(np.int16), scene.lookup, scene.shape[:2]) == 1
     return np.asarray(inside)
 
 
-def common_ground(layer: VectorLayer, scene: Scene) -> Grid:
-    """The grid to burn a layer onto; refused where only one of the two has a coordinate system."""
-    grid = ground(scene)
+def check_grid(layer: VectorLayer, scene: Scene) -> PixelGrid:
+    """The grid to rasterize a layer onto; refused if only one of layer and scene has a coordinate system."""
+    grid = map_grid(scene)
     try:
         CRS.from_user_input(layer.crs or "EPSG:4326")
     except CRSError:
         raise LabelsError(
-            f"{layer.path} has a coordinate system that can't be understood: write it anew in a GIS"
+            f"{layer.path} has a coordinate system that can't be read: assign it again in a GIS"
         ) from None
     if grid is None or (grid.crs is None and layer.crs is not None):
         raise LabelsError(
             f"{layer.path} lies in {_named(layer.crs)} but scene {scene.name!r} has no coordinate system: give the "
-            "scene one, or take a raster of its size"
+            "scene one, or give a raster of its size"
         )
     if layer.crs is None and grid.crs is not None:
         raise LabelsError(
@@ -86,24 +85,24 @@ def common_ground(layer: VectorLayer, scene: Scene) -> Grid:
             "layer its own (in QGIS: Assign Projection; a shapefile needs its .prj)"
         )
     if layer.crs is None:
-        tell(f"neither {layer.path.name} nor scene {scene.name!r} has a coordinate system: they are taken to share one")
+        warn_data(
+            f"neither {layer.path.name} nor scene {scene.name!r} has a coordinate system: it is assumed to be the same"
+        )
     return grid
 
 
-def read_near(layer: VectorLayer, fields: list[str], grid: Grid) -> Features:
+def read_near(layer: VectorLayer, fields: list[str], grid: PixelGrid) -> Features:
     """All features of a layer, or, of a large file, those around the grid."""
     if layer.features == 0:
         raise LabelsError(
             f"layer {layer.name!r} of {layer.path} holds no feature: polygons, lines or points are expected"
         )
-    within = None
-    if layer.is_large:
-        within = outline(grid, layer.crs or "")
+    within = bounding_box(grid, layer.crs or "") if layer.is_large else None
     return read_features(layer, fields, within=within)
 
 
 def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str, Any]:
-    """What a vector file holds, as JSON takes it."""
+    """Format, layers and fields of a vector file, as JSON."""
     layers = layer_names(path, driver)
     if layer_name is None and len(layers) > 1:
         return {"format": driver, "layers": layers}
@@ -120,32 +119,36 @@ def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str
 
 
 def _named(crs: str | None) -> str:
-    return "a system of its own" if crs is None else crs_name(crs)[:60]
+    return "a local system" if crs is None else crs_name(crs)[:60]
 
 
-def _tell(name: str, placed: Placed, burnt: Burnt, legend: Legend, *, without_class: int) -> None:
-    if placed.without:
-        tell(f"{name}: {_count(placed.without, 'feature')} without a geometry left out")
+def _warn_unused(
+    name: str, on_grid: FeaturesOnGrid, raster: RasterizedFeatures, legend: Legend, *, without_class: int
+) -> None:
+    """Warn of features that were left out or changed."""
+    if on_grid.without_geometry:
+        warn_data(f"{name}: {_count(on_grid.without_geometry, 'feature')} without a geometry left out")
     if without_class:
-        tell(f"{name}: {_count(without_class, 'feature')} without a class left out")
-    if placed.mended:
-        tell(f"{name}: {_count(placed.mended, 'polygon')} that crossed themselves or their holes mended")
-    if burnt.empty:
-        tell(f"{name}: {_count(burnt.empty, 'polygon')} too small to hold the centre of a pixel, labelling none")
-    if burnt.overlaps:
-        tell(overlap_message(burnt.overlaps, legend, "features", name))
+        warn_data(f"{name}: {_count(without_class, 'feature')} without a class left out")
+    if on_grid.repaired:
+        pronoun = "itself" if on_grid.repaired == 1 else "themselves"
+        warn_data(f"{name}: {_count(on_grid.repaired, 'polygon')} that intersected {pronoun} repaired")
+    if raster.empty:
+        warn_data(f"{name}: {_count(raster.empty, 'polygon')} too small to contain the centre of a pixel left out")
+    if raster.overlaps:
+        warn_data(overlap_message(raster.overlaps, legend, "features", name))
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _nothing(layer: VectorLayer, placed: Placed, burnt: Burnt, scene: Scene) -> str:
-    if placed.pieces.shapes.size == 0:
+def _nothing_labelled(layer: VectorLayer, on_grid: FeaturesOnGrid, raster: RasterizedFeatures, scene: Scene) -> str:
+    if on_grid.pieces.shapes.size == 0:
         return f"no feature of {layer.path} lies in scene {scene.name!r}: give labels of the same place"
-    if burnt.overlaps:
-        return f"all features of {layer.path} in scene {scene.name!r} overlap with other classes: mend them"
+    if raster.overlaps:
+        return f"all features of {layer.path} in scene {scene.name!r} overlap with other classes: correct them"
     return (
         f"no feature of {layer.path} labels a pixel of scene {scene.name!r}: those that lie in it have no class or "
-        "hold no pixel's centre"
+        "contain no pixel centre"
     )

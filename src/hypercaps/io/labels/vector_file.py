@@ -1,8 +1,8 @@
-"""Vector files through pyogrio: GeoPackage, GeoJSON, Shapefile and FlatGeobuf, and nothing else.
+"""Vector files through pyogrio: GeoPackage, GeoJSON, Shapefile and FlatGeobuf, and no other format.
 
-pyogrio can't be told which driver of GDAL to take, and some of them read whatever a file tells them to. So a file's
-content decides here what it is, it is looked through first (``vectorcheck``), and GDAL must have taken the driver that
-goes with it before a feature is read.
+pyogrio has no option for the driver of GDAL, and some drivers read other files that a file names. So the format is
+detected by content, the file is checked first (``vector_check``), and features are read only if GDAL uses the driver
+of that format.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import HypercapsError, LabelsError, tell
-from hypercaps.io.labels import vector_check as vectorcheck
+from hypercaps.errors import HypercapsError, LabelsError, warn_data
+from hypercaps.io.labels import vector_check
 from hypercaps.io.labels.vector_check import Content
 
-Geometries = npt.NDArray[np.object_]  # (n,) of shapely's, or None
+Geometries = npt.NDArray[np.object_]  # (n,) shapely geometries, or None
 Box = tuple[float, float, float, float]  # west, south, east, north
 
-VECTOR_KINDS = {  # by the first bytes: the name of GDAL's driver
+VECTOR_KINDS = {  # GDAL driver by first bytes
     b"SQLite format 3\x00": "GPKG",
     b"\x00\x00\x27\x0a": "ESRI Shapefile",
     b"fgb\x03fgb": "FlatGeobuf",
 }
 _ENDINGS = {"GPKG": ".gpkg", "ESRI Shapefile": ".shp", "FlatGeobuf": ".fgb"}
-LARGE = 1 << 26  # bytes; larger files are read around the scene only, by an index that must then be trusted
-_LEAST = 8  # bytes that a feature takes at least: a file that claims more of them lies
-# What GDAL says when it has lost something on the way.
+LARGE = 1 << 26  # bytes; of larger files only features near the scene are read, by their spatial index
+_LEAST = 8  # bytes per feature at least, to refuse files that claim more features
+# Warnings of GDAL that mean lost data.
 _LOST = ("Non closed ring", "parsed incompletely", "NULL geometry", "Could not decode", "Unsupported geometry")
-# And what makes no difference here: measures along lines, and the name of a file whose content is clear.
+# Warnings that do not matter here: measures along lines, and file names, as formats are detected by content.
 _HARMLESS = ("Measured (M) geometry", "non conformant file extension")
 
 
 class Features(NamedTuple):
-    """The features of a layer, or those of them that were asked for."""
+    """Features of a layer."""
 
     geometries: Geometries  # (n,)
     columns: Mapping[str, npt.NDArray[Any]]  # (n,) each, by field
@@ -47,7 +47,7 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorLayer:
-    """A layer that was opened and looked through but not read."""
+    """A layer that was opened and checked but not read."""
 
     path: Path
     driver: str
@@ -56,8 +56,8 @@ class VectorLayer:
     crs: str | None
     fields: Mapping[str, str]  # numpy types by name
     features: int
-    source: Path | bytes  # what pyogrio gets
-    content: Content | None  # what it must turn out to hold, where the format tells
+    source: Path | bytes  # for pyogrio
+    content: Content | None  # what must be read, where the format stores it
 
     @property
     def is_large(self) -> bool:
@@ -65,7 +65,7 @@ class VectorLayer:
 
 
 def vector_kind(path: Path, head: bytes) -> str | None:
-    """The driver for a file by its first bytes; None if it is no vector file."""
+    """The GDAL driver of a file by its first bytes; None if it is no vector file."""
     for mark, driver in VECTOR_KINDS.items():
         if head.startswith(mark):
             return driver
@@ -76,13 +76,13 @@ def vector_kind(path: Path, head: bytes) -> str | None:
 
 
 def layer_names(path: Path, driver: str) -> list[str]:
-    """The layers of a file; but for GeoPackage it has one, which is called like the file."""
-    with explained(path):
-        return vectorcheck.geopackage_layers(path) if driver == "GPKG" else [path.stem]
+    """The layers of a file. Formats other than GeoPackage have one, named like the file."""
+    with translate_errors(path):
+        return vector_check.geopackage_layers(path) if driver == "GPKG" else [path.stem]
 
 
 def open_layer(path: Path, driver: str, layer: str | None) -> VectorLayer:
-    """One layer of a vector file; its name may be left out where there is only one."""
+    """Open a layer of a vector file; None for the only one."""
     import pyogrio
 
     layers = layer_names(path, driver)
@@ -93,25 +93,25 @@ def open_layer(path: Path, driver: str, layer: str | None) -> VectorLayer:
     if layer is None and len(layers) > 1:
         raise LabelsError(f"{path} holds several layers: {', '.join(layers)}; name one as {path}:{layers[0]}")
     name = layer or layers[0]
-    source, content = _checked(path, driver, name)
-    with explained(path):
-        about = pyogrio.read_info(source, **_options(driver, name), force_feature_count=True)
-        if about["driver"] != driver:
-            raise LabelsError(f"{path} is of the kind {driver} but GDAL takes it for {about['driver']}: save it anew")
-        if about["features"] > path.stat().st_size // _LEAST + (0 if isinstance(source, Path) else 1):
-            raise ValueError(f"{about['features']} features")
+    source, content = _check(path, driver, name)
+    with translate_errors(path):
+        info = pyogrio.read_info(source, **_options(driver, name), force_feature_count=True)
+        if info["driver"] != driver:
+            raise LabelsError(f"{path} is a file of {driver} but GDAL opens it as {info['driver']}: save it again")
+        if info["features"] > path.stat().st_size // _LEAST + (0 if isinstance(source, Path) else 1):
+            raise ValueError(f"{info['features']} features")
         if driver == "FlatGeobuf":
-            count = int(about["features"])
-            boxes = vectorcheck.flatgeobuf_boxes(path, count)  # only features that lie somewhere have an index
+            count = int(info["features"])
+            boxes = vector_check.flatgeobuf_boxes(path, count)  # with an index, all features have a geometry
             content = None if boxes is None else Content(count, count, boxes)
     return VectorLayer(
         path,
         driver,
         name,
-        str(about["geometry_type"]),
-        about["crs"] or None,
-        dict(zip(about["fields"].tolist(), about["dtypes"].tolist(), strict=True)),
-        int(about["features"]),
+        str(info["geometry_type"]),
+        info["crs"] or None,
+        dict(zip(info["fields"].tolist(), info["dtypes"].tolist(), strict=True)),
+        int(info["features"]),
         source,
         content,
     )
@@ -120,11 +120,11 @@ def open_layer(path: Path, driver: str, layer: str | None) -> VectorLayer:
 def read_features(
     layer: VectorLayer, fields: Sequence[str] = (), *, within: Box | None = None, geometry: bool = True
 ) -> Features:
-    """Geometries and some fields of a layer: all features, or those that meet a box."""
+    """Read geometries and some fields of all features of a layer, or of those that intersect a box."""
     import pyogrio
     import shapely
 
-    with explained(layer.path), np.errstate(all="ignore"):  # numbers that are none are refused when they are placed
+    with translate_errors(layer.path), np.errstate(all="ignore"):  # coordinates that are NaN are refused later
         _, _, wkb, columns = pyogrio.raw.read(
             layer.source,
             **_options(layer.driver, layer.name),
@@ -139,68 +139,68 @@ def read_features(
             raise ValueError(f"{rows} of {expected} features")
         shapes = shapely.from_wkb(wkb) if geometry else np.full(rows, None)
         if within is None and geometry and layer.content is not None:
-            there = int((~shapely.is_missing(shapes)).sum())
-            if there != layer.content.geometries:
-                raise ValueError(f"{there} of {layer.content.geometries} geometries")
+            count = int((~shapely.is_missing(shapes)).sum())
+            if count != layer.content.geometries:
+                raise ValueError(f"{count} of {layer.content.geometries} geometries")
             if layer.content.boxes is not None and not _agree(layer.content.boxes, shapely.bounds(shapes)):
-                raise ValueError("features outside of their boxes")
-    order = [name for name in layer.fields if name in fields]  # pyogrio gives them in the file's order
+                raise ValueError("features outside their boxes")
+    order = [name for name in layer.fields if name in fields]  # pyogrio returns columns in the file's order
     return Features(shapes, dict(zip(order, columns, strict=True)))
 
 
-def _checked(path: Path, driver: str, layer: str) -> tuple[Path | bytes, Content | None]:
-    """What pyogrio may be given, and what must be in it."""
-    with explained(path):
+def _check(path: Path, driver: str, layer: str) -> tuple[Path | bytes, Content | None]:
+    """Check a file; return the source for pyogrio and what must be read from it."""
+    with translate_errors(path):
         if driver == "GeoJSON":
-            if path.stat().st_size > vectorcheck.MOST_JSON:
+            if path.stat().st_size > vector_check.MOST_JSON:
                 raise LabelsError(
-                    f"{path} has {path.stat().st_size:,} bytes: GeoJSON is read up to {vectorcheck.MOST_JSON:,}; save "
+                    f"{path} has {path.stat().st_size:,} bytes: GeoJSON is read up to {vector_check.MOST_JSON:,}; save "
                     "it as a GeoPackage"
                 )
             content = path.read_bytes()
-            return content, vectorcheck.check_geojson(path, content)
+            return content, vector_check.check_geojson(path, content)
         if driver == "GPKG":
-            return _source(path, driver), vectorcheck.check_geopackage_layer(path, layer, LARGE)
+            return _source(path, driver), vector_check.check_geopackage_layer(path, layer, LARGE)
         if driver == "ESRI Shapefile":
             if path.suffix.lower() != _ENDINGS[driver]:
-                raise LabelsError(f"{path} is a part of a shapefile: name its .shp")
-            return _source(path, driver), vectorcheck.check_shapefile(path)
-        # FlatGeobuf says how many features it has in a place that only GDAL knows.
+                raise LabelsError(f"{path} is part of a shapefile: name its .shp")
+            return _source(path, driver), vector_check.check_shapefile(path)
+        # The feature count of FlatGeobuf is in a table that only GDAL parses.
         return _source(path, driver), None
 
 
 def _source(path: Path, driver: str) -> Path | bytes:
-    """The path, or the content of a file by whose name GDAL would do something else."""
+    """The path, or the content of a file whose name GDAL would interpret otherwise."""
     from pyogrio.util import vsi_path
 
-    whole = path.absolute()
-    # pyogrio takes some names for addresses, with ! or ; in them, and reads another file than the one that was named.
-    is_plain = vsi_path(whole) == str(whole) and not str(whole).startswith("/vsi")
+    absolute = path.absolute()
+    # pyogrio interprets some names, with ! or ; in them, as addresses, and would read another file.
+    is_plain = vsi_path(absolute) == str(absolute) and not str(absolute).startswith("/vsi")
     if is_plain and path.suffix.lower() == _ENDINGS[driver]:
-        return whole
+        return absolute
     if driver == "ESRI Shapefile" or path.stat().st_size > LARGE:
         raise LabelsError(f"{path} has an unusual name: call it labels{_ENDINGS[driver]}, say, without '!' and ';'")
     return path.read_bytes()
 
 
 def _agree(boxes: npt.NDArray[np.float64], bounds: npt.NDArray[np.float64]) -> bool:
-    """Whether features lie where their file says, but for the last digits; empty ones lie nowhere."""
-    known = ~(np.isnan(boxes).any(axis=1) | np.isnan(bounds).any(axis=1))
-    return bool(np.allclose(boxes[known], bounds[known], rtol=1e-9, atol=1e-9))
+    """Whether stored boxes (n, 4) equal the bounds (n, 4) of the geometries, up to rounding; NaN is not compared."""
+    both = ~(np.isnan(boxes).any(axis=1) | np.isnan(bounds).any(axis=1))
+    return bool(np.allclose(boxes[both], bounds[both], rtol=1e-9, atol=1e-9))
 
 
 def _options(driver: str, layer: str) -> dict[str, Any]:
-    """A GeoPackage is neither locked nor are files made beside it; other formats have one layer."""
+    """Options of pyogrio; a GeoPackage is opened without locks and temporary files."""
     return {"layer": layer, "IMMUTABLE": "YES"} if driver == "GPKG" else {"layer": 0}
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """What goes wrong with a vector file, in one sentence."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Turn errors and warnings of pyogrio into LabelsError and DataWarning."""
     from pyogrio.errors import CRSError
 
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
     except HypercapsError:
@@ -208,14 +208,16 @@ def explained(path: Path) -> Iterator[None]:
     except PermissionError:
         raise LabelsError(f"{path} can't be read: permission denied") from None
     except CRSError as cause:
-        raise LabelsError(f"{path} has a coordinate system that can't be understood: write it anew in a GIS") from cause
-    except Exception as cause:  # pyogrio lets nearly anything through on damaged files, UnboundLocalError included
+        raise LabelsError(f"{path} has a coordinate system that can't be read: assign it again in a GIS") from cause
+    except Exception as cause:  # pyogrio raises nearly any type on damaged files, UnboundLocalError included
         raise LabelsError(
-            f"{path} ({path.stat().st_size:,} bytes) is truncated, damaged or not what its first bytes say "
-            f"({type(cause).__name__}): a whole vector file was expected, get it again"
+            f"{path} ({path.stat().st_size:,} bytes) is truncated, damaged or not of the format of its first bytes "
+            f"({type(cause).__name__}): a complete vector file is expected, get it again"
         ) from cause
-    for text in dict.fromkeys(str(one.message) for one in said):
+    for text in dict.fromkeys(str(one.message) for one in caught):
         if any(sign in text for sign in _LOST):
-            raise LabelsError(f"{path} is damaged or was written wrongly ({text.rstrip('.')}): mend it or get it again")
+            raise LabelsError(
+                f"{path} is damaged or was written wrongly ({text.rstrip('.')}): repair it or get it again"
+            )
         if not any(sign in text for sign in _HARMLESS):
-            tell(f"{path.name}: {text}")
+            warn_data(f"{path.name}: {text}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, is_wavelength_unit, nm_per_unit
 from hypercaps.io.readers.georeference import georeference
@@ -152,7 +152,7 @@ def _band_info(variable: Variable, variables: Variables, axis: int) -> tuple[Ban
         return None, flags
     waves, units = found
     if not _are_positive(waves):
-        tell(f"{variable.path.name}: some wavelengths are no numbers above 0, so none is used")
+        warn_data(f"{variable.path.name}: some wavelengths are no numbers above 0, so none is used")
         return None, flags
     unit = nm_per_unit(units or None, waves, variable.path)
     if unit is None:

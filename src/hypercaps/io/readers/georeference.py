@@ -12,7 +12,7 @@ from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
 from hypercaps.data.scene import Affine
-from hypercaps.errors import tell
+from hypercaps.errors import warn_data
 from hypercaps.io.readers.variables import Variable, find
 
 _TOLERANCE = 0.05  # of a pixel: distance of a coordinate from its place on an even grid; float32 is no better
@@ -37,7 +37,7 @@ def georeference(
         return crs, listed
     transform = _coordinate_affine(y, x) or listed
     if transform is None and min(y.shape[0], x.shape[0]) > 1:
-        tell(f"{variable.path.name}: the coordinates of {variable.key!r} are not evenly spaced and are not used")
+        warn_data(f"{variable.path.name}: the coordinates of {variable.key!r} are not evenly spaced and are not used")
         return None, None
     if mapping is None and _is_degrees(y, _LATITUDES) and _is_degrees(x, _LONGITUDES):
         crs = CRS.from_epsg(4326).to_wkt()
@@ -97,7 +97,7 @@ def _mapping_crs(mapping: Variable) -> str | None:
             return crs
     if mapping.text("grid_mapping_name") == "latitude_longitude":
         return str(CRS.from_epsg(4326).to_wkt())
-    tell(f"{mapping.path.name}: {mapping.key!r} names no coordinate system by WKT or EPSG number, so none is used")
+    warn_data(f"{mapping.path.name}: {mapping.key!r} names no coordinate system by WKT or EPSG number, so none is used")
     return None
 
 

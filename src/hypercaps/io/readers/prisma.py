@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Affine
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.georeference import crs_of_text
@@ -76,7 +76,7 @@ def _raster(file: Hdf5, vnir: _Detector, swir: _Detector) -> StoredRaster:
         unused = np.setdiff1d(np.arange(detector.wavelengths.size), detector.used)
         if unused.size:
             places = ranges(unused + 1)
-            tell(f"{file.path.name}: these {detector.name} bands have no wavelength and are left out: {places}")
+            warn_data(f"{file.path.name}: these {detector.name} bands have no wavelength and are left out: {places}")
     waves = np.concatenate([detector.wavelengths[detector.used] for detector in detectors])
     order = np.argsort(waves, kind="stable")  # both are stored from long to short, and they overlap
 
@@ -188,7 +188,7 @@ def _georeference(file: Hdf5, rows: int, cols: int) -> tuple[str | None, Affine 
     code = np.array(int(code)) if isinstance(code, str) and code.isdigit() else code
     numbers = [value.item() for value in (*corners, code) if isinstance(value, np.ndarray) and value.size == 1]
     if len(numbers) < 5:
-        tell(f"{file.path.name}: its corners or its EPSG code are missing, so it is not georeferenced")
+        warn_data(f"{file.path.name}: its corners or its EPSG code are missing, so it is not georeferenced")
         return None, None
     west, east, north, south = map(float, numbers[:4])
     crs = crs_of_text(f"EPSG:{int(numbers[4])}")
@@ -198,5 +198,5 @@ def _georeference(file: Hdf5, rows: int, cols: int) -> tuple[str | None, Affine 
         dx, dy = (east - west) / (cols - inner), (south - north) / (rows - inner)
         if max(abs(dx - _PIXEL), abs(dy + _PIXEL)) < 0.5 / max(rows, cols) * _PIXEL:
             return crs, (dx, 0.0, west - inner * dx / 2, 0.0, dy, north - inner * dy / 2)
-    tell(f"{file.path.name}: its corners make no pixels of {_PIXEL:g} m, so it is not georeferenced")
+    warn_data(f"{file.path.name}: its corners make no pixels of {_PIXEL:g} m, so it is not georeferenced")
     return crs, None

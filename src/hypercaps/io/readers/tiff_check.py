@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.xml import parse_xml
 
 Numbers = npt.NDArray[np.uint64]
@@ -120,7 +120,7 @@ def check_tiff(path: Path) -> Blocks:
         and (beyond := directory.size - max(directory.end, int(ends.max(initial=0)) + directory.trailer)) > 0
     ):
         # Bytes that came in between, as a transfer as text adds them, push the last ones out at the end.
-        tell(f"{path.name} has {beyond:,} bytes more than its directory describes: it may be damaged")
+        warn_data(f"{path.name} has {beyond:,} bytes more than its directory describes: it may be damaged")
     return blocks
 
 
@@ -135,7 +135,7 @@ def _check_lengths(path: Path, grid: _Grid, counts: Numbers, written: npt.NDArra
             f"{path} is damaged: it has blocks too short for the rows and columns it describes; get it again"
         )
     if ((counts > needed) & (counts != full))[written].any():  # a last strip may be filled up
-        tell(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
+        warn_data(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
 
 
 def _check_texts(directory: _Directory) -> None:
@@ -214,7 +214,7 @@ class _Directory:
         following = self._number(file.read(start_size))
         self.fields: dict[int, tuple[np.dtype[Any], int, bytes]] = {}
         self.texts: dict[int, tuple[int, bytes]] = {}
-        self.end = file.tell()  # of all that it describes, blocks apart
+        self.end = file.warn_data()  # of all that it describes, blocks apart
         self.trailer = 4 if optimized else 0  # bytes that follow a block
         for at in range(0, len(listed), entry):
             tag, kind = self._number(listed[at : at + 2]), self._number(listed[at + 2 : at + 4])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.cf import cube_arrays
 from hypercaps.io.readers.variables import Part, Slices, Variable, chunks_in
@@ -57,7 +57,7 @@ class _ZarrVariable(Variable):
         with root_of(self.path) as root:
             stored = sum(name not in METADATA_FILES for name in _file_names(root, self.key))
         if stored < expected:
-            tell(
+            warn_data(
                 f"{self.path.name}: {expected - stored:,} of {expected:,} chunks of {self.key or 'the array'} are "
                 "missing; pixels in them count as nodata"
             )

@@ -1,0 +1,164 @@
+"""What split to draw (`SplitRequest`), and how a split was drawn, as a model file records it (`SplitDescription`)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from hypercaps.errors import SplitError
+
+KINDS = ("random", "polygons", "blocks")
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown kind of split."""
+    if kind not in KINDS:
+        raise SplitError(f"there is no split {kind!r}: {', '.join(KINDS[:-1])} or {KINDS[-1]} is expected")
+
+
+@dataclass(frozen=True)
+class SplitRequest:
+    """A split to draw with :func:`draw`, e.g. ``SplitRequest("blocks", train=0.3, block=12)``.
+
+    Parameters
+    ----------
+    kind : "random" draws pixels of each class, "polygons" whole polygons, "blocks" whole squares of pixels
+    train, val : share (0 to 1) of each class's pixels for training and validation; the rest is the test set
+    per_class : number of training pixels of each class. It replaces ``train`` for random pixels and polygons; for
+        blocks, ``train`` is the share of pixels in training blocks, from which ``per_class`` pixels are drawn
+    block : side of the blocks in pixels, at least that of a patch; blocks only
+    seed : of the random number generator
+    patch : side of the patches in pixels, for which leakage is counted
+    guard : width of the guard band between blocks in pixels, None for half a patch; blocks only
+    at_most : largest share of a class that trains where ``per_class`` is more than that; random pixels only
+    """
+
+    kind: str = "random"
+    train: float = 0.2
+    val: float = 0.1
+    per_class: int | None = None
+    block: int = 16
+    seed: int = 0
+    patch: int = 7
+    guard: int | None = None
+    at_most: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        if self.uses_train:
+            self._check_shares()
+        if self.per_class is not None:
+            self._check_number(self.per_class)
+        if self.kind == "blocks":
+            self._check_block()
+
+    @property
+    def uses_train(self) -> bool:
+        """Whether the share ``train`` has an effect."""
+        return self.kind == "blocks" or self.per_class is None
+
+    @property
+    def guarded_patch(self) -> int:
+        """Side of the patches that the guard band keeps apart, in pixels."""
+        return self.patch if self.guard is None else 2 * self.guard + 1
+
+    def _check_shares(self) -> None:
+        train, val = self.train, self.val
+        if not 0 < train < 1 or not 0 <= val < 1 or Fraction(str(train)) + Fraction(str(val)) >= 1:
+            raise SplitError(
+                f"shares of {train} for training and {val} for validation don't work: training must be above 0, and "
+                "together they must stay below 1 so that pixels are left for the test"
+            )
+
+    def _check_number(self, per_class: int) -> None:
+        if per_class < 1 or not 0 <= self.val < 1:
+            raise SplitError(
+                f"{per_class} training pixels per class and a validation share of {self.val} don't work: at least 1 "
+                "pixel and a share from 0 to below 1 are expected"
+            )
+
+    def _check_block(self) -> None:
+        patch = self.guarded_patch
+        try:
+            side = operator.index(self.block)
+        except TypeError:
+            side = 0
+        if side < max(patch, 2):
+            raise SplitError(
+                f"blocks of {self.block!r} pixels can't keep patches of {patch} x {patch} apart: give a whole number "
+                f"of at least {max(patch, 2)}"
+            )
+        object.__setattr__(self, "block", side)  # a plain int, for JSON
+
+
+_TEXT = ("kind", "file", "digest", "labels")
+
+
+@dataclass(frozen=True)
+class SplitDescription:
+    """How a split was drawn and what it contains: the ``split`` part of a model file. None: not recorded."""
+
+    kind: str = "given"  # share, per-class, polygons, blocks, file or given
+    file: str | None = None  # name of the split file
+    train: float | None = None
+    per_class: int | None = None
+    val: float | None = None
+    block: int | None = None
+    guard: int | None = None
+    seed: int | None = None
+    at_most: float | None = None
+    n_train: int | None = None  # pixels of each set
+    n_val: int | None = None
+    n_test: int | None = None
+    leakage: float | None = None
+    patch: int | None = None
+    digest: str | None = None  # of the three sets
+    labels: str | None = None  # digest of the labels that it was drawn from
+
+    @classmethod
+    def of(cls, request: SplitRequest) -> SplitDescription:
+        """The description of a split that is drawn by ``request``, without what only the drawn split can tell."""
+        kind, blocks = request.kind, request.kind == "blocks"
+        if kind == "random":
+            kind = "share" if request.per_class is None else "per-class"
+        return cls(
+            kind=kind,
+            train=request.train if request.uses_train else None,
+            per_class=request.per_class,
+            val=request.val,
+            block=request.block if blocks else None,
+            guard=request.guarded_patch // 2 if blocks else None,
+            seed=request.seed,
+            at_most=request.at_most if kind == "per-class" and request.at_most < 1 else None,
+        )
+
+    def request(self, *, patch: int) -> SplitRequest | None:
+        """The request that draws this split again, with leakage counted for ``patch``; None: it was not drawn."""
+        kind = self.kind_requested
+        if kind not in KINDS:
+            return None
+        names = ("train", "val", "per_class", "block", "seed", "guard", "at_most")
+        recorded = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return SplitRequest(kind, patch=patch, **recorded)
+
+    @property
+    def kind_requested(self) -> str:
+        """The kind as a user names it: random for ``share`` and ``per-class``."""
+        return "random" if self.kind in ("share", "per-class") else self.kind
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys of a model file's ``split``, without those that are not recorded."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> SplitDescription:
+        """Read ``to_json``'s record; older files lack some keys, and unknown keys are ignored."""
+        names = {field.name for field in fields(cls)}
+        values = {name: value for name, value in record.items() if name in names and value is not None}
+        for name, value in values.items():
+            if name != "seed" and not isinstance(value, str if name in _TEXT else (int, float)):
+                raise TypeError(f"its split has the {name} {value!r}")
+        return cls(**values)
