@@ -45,7 +45,7 @@ def _check_types(path: Path) -> None:
         order = "<" if head[126:] == b"IM" else ">"
         while len(tag := file.read(8)) == 8:
             kind, size = struct.unpack(f"{order}2I", tag)
-            after = file.warn_data() + size
+            after = file.tell() + size
             start = file.read(min(size, 4096))  # flags, dimensions and name are far shorter
             if kind == _COMPRESSED:
                 start = zlib.decompressobj().decompress(start, 4096)[8:]

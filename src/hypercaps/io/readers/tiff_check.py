@@ -214,7 +214,7 @@ class _Directory:
         following = self._number(file.read(start_size))
         self.fields: dict[int, tuple[np.dtype[Any], int, bytes]] = {}
         self.texts: dict[int, tuple[int, bytes]] = {}
-        self.end = file.warn_data()  # of all that it describes, blocks apart
+        self.end = file.tell()  # of all that it describes, blocks apart
         self.trailer = 4 if optimized else 0  # bytes that follow a block
         for at in range(0, len(listed), entry):
             tag, kind = self._number(listed[at : at + 2]), self._number(listed[at + 2 : at + 4])
