@@ -11,7 +11,7 @@ import torch
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
 from hypercaps.errors import DataWarning, ModelError, ModelFileError
 from hypercaps.inference.predict import map_scores
-from hypercaps.models.registry import METHODS, Method, SolvedRecipe
+from hypercaps.models.registry import METHODS, Method
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import kind_of
 from support.scenes import QUICK, make_cube
@@ -38,7 +38,7 @@ def classifier(name: str, **changes: object) -> ConvCapsClassifier:
     options = dict(QUICK, method=name, structure=SMALL.get(name), patch=PATCHES.get(name))
     options |= {"epochs": LONGER.get(name, QUICK["epochs"]), "batch_size": SMALLER_BATCH.get(name, QUICK["batch_size"])}
     options |= changes
-    if isinstance(METHODS[name].recipe(), SolvedRecipe):
+    if not METHODS[name].recipe().has_epochs:
         del options["epochs"], options["batch_size"]
     return ConvCapsClassifier(**options)
 
@@ -122,7 +122,7 @@ def test_saved_and_loaded_it_gives_the_same_bits(fitted: ConvCapsClassifier, tmp
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_bits_and_torchs_own_generator_is_left_alone(name: str) -> None:
-    changes = {} if isinstance(METHODS[name].recipe(), SolvedRecipe) else {"epochs": 2}
+    changes = {"epochs": 2} if METHODS[name].recipe().has_epochs else {}
     one = classifier(name, **changes).fit(*made(), evaluate=False)
     torch.randn(3)  # another state of torch's own generator
     before = torch.get_rng_state()
@@ -135,7 +135,7 @@ def test_the_same_seed_gives_the_same_bits_and_torchs_own_generator_is_left_alon
 @pytest.mark.parametrize("name", METHODS)
 def test_one_epoch_lowers_the_loss(name: str) -> None:
     scene, labels = made()
-    changes = {} if isinstance(METHODS[name].recipe(), SolvedRecipe) else {"epochs": 1}
+    changes = {"epochs": 1} if METHODS[name].recipe().has_epochs else {}
     one = classifier(name, val=0.0, **changes)  # without validation the last weights are kept
     model = one.fit(scene, labels, evaluate=False).model_
     pixels = one.split_.train
@@ -148,7 +148,7 @@ def test_one_epoch_lowers_the_loss(name: str) -> None:
     assert after < before
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if not isinstance(METHODS[name].recipe(), SolvedRecipe)])
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].recipe().has_epochs])
 def test_gradients_reach_every_weight(name: str) -> None:
     method = METHODS[name]
     structure = {**SMALL.get(name, {}), **(method.recipe().structure or {})}

@@ -6,7 +6,7 @@ import colorsys
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -116,6 +116,8 @@ class Labels:
     legend: Legend
     name: str = "labels"
     groups: npt.NDArray[np.int32] | None = None  # (rows, columns), 0 = unlabelled; None: nobody said
+    # Set by ``where_valid``: the scene, and the digest of the labels before invalid pixels were left out.
+    _checked: tuple[Scene, str] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_array(
@@ -176,15 +178,23 @@ class Labels:
             )
 
     def where_valid(self, scene: Scene) -> Labels:
-        """These labels without those on invalid pixels of the scene; only windows with labels are read."""
+        """These labels without those on invalid pixels of the scene, and a warning where there are any.
+
+        The result remembers the scene: calling this again for the same scene returns it at once, without reading and
+        without a second warning, and its ``digest`` is that of the labels as they were given. So a job calls this once
+        and passes the result to ``draw_split``, ``fit`` and ``evaluate``. Only windows with labels are read.
+        """
+        if self._checked is not None and self._checked[0] is scene:
+            return self
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
             if part.any():
                 part[~scene.read(window.rows, window.cols).valid] = 0
         lost = int((self.array > 0).sum() - (kept > 0).sum())
+        checked = scene, self.digest()
         if lost == 0:
-            return self
+            return replace(self, _checked=checked)
         if not kept.any():
             raise LabelsError(
                 f"all {lost} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or "
@@ -197,8 +207,10 @@ class Labels:
             stacklevel=2,
         )
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
-        return Labels.from_array(kept, self.legend, name=self.name, groups=groups)
+        return replace(Labels.from_array(kept, self.legend, name=self.name, groups=groups), _checked=checked)
 
     def digest(self) -> str:
-        """A fingerprint, to tell whether two label rasters are the same."""
+        """A fingerprint, to tell whether two label rasters are the same; ``where_valid`` does not change it."""
+        if self._checked is not None:
+            return self._checked[1]
         return hashlib.sha256(repr(self.shape).encode() + self.array.astype("<i2").tobytes()).hexdigest()

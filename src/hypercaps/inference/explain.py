@@ -28,8 +28,8 @@ from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import ModelError, SceneError
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import map_window
-from hypercaps.models.capsules.layers import ClassCaps
 from hypercaps.models.capsules.routing import coupling_coefficients, prediction_vectors
+from hypercaps.models.protocols import Explainable
 from hypercaps.training.patches import read_with_halo, reflect_invalid
 from hypercaps.training.preprocessing import PCAWhitening
 
@@ -229,31 +229,21 @@ class _Parts(NamedTuple):
     at_mean: Floats  # (B,)
 
 
-class _Routed(NamedTuple):
-    """What a network must have to be asked: capsules along the spectrum that are routed to classes."""
-
-    lower_capsules: Callable[[Tensor], Tensor]  # (B, D, D, C) -> (B, positions, arrays, e)
-    classcaps: ClassCaps
-    view: tuple[int, int]
-
-
-def _routed(network: nn.Module) -> _Routed:
-    classcaps = getattr(network, "classcaps", None)
-    lower, view = getattr(network, "lower_capsules", None), getattr(network, "view", None)
-    if not isinstance(classcaps, ClassCaps) or lower is None or view is None:
+def _routed(network: nn.Module) -> Explainable:
+    if not isinstance(network, Explainable):
         raise ModelError("it has no capsules that are routed to classes")
-    return _Routed(lower, classcaps, view)
+    return network
 
 
 def _attribute(model: TrainedModel, centred: Floats, output: int) -> _Parts:
     """Patches less the mean (B, D, D, bands) -> the parts of bands, components and positions in class ``output``"""
     routed = _routed(model.network)
     white = _white_of(model, centred).to(_device(model))  # (B, D, D, C)
-    viewpoints = routed.classcaps.viewpoints.detach().flatten(0, 1)  # (I, n, e, d)
+    viewpoints = routed.viewpoints.detach().flatten(0, 1)  # (I, n, e, d)
     with torch.no_grad():
         children = routed.lower_capsules(white)  # (B, positions, arrays, e)
         predictions = prediction_vectors(children.flatten(1, 2), viewpoints)  # (B, I, n, d)
-        couplings = coupling_coefficients(predictions, routed.classcaps.routings)[:, :, output]  # (B, I)
+        couplings = coupling_coefficients(predictions, routed.routings)[:, :, output]  # (B, I)
         said = couplings[:, :, None] * predictions[:, :, output]  # (B, I, d): l(i) û(i)
         total = said.sum(dim=1)  # (B, d): s
         direction = total / torch.linalg.vector_norm(total, dim=1, keepdim=True).clamp_min(1e-12)

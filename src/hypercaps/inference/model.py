@@ -14,6 +14,7 @@ from hypercaps.data.resampling import differences, resample, usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.errors import ModelFileError
 from hypercaps.inference.calibration import Calibration
+from hypercaps.models.history import TrainingRecord
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.training.preprocessing import Preprocessing, kind_of
 
@@ -30,7 +31,7 @@ class TrainedModel:
     legend: Legend  # the trained classes: entry i belongs to output i
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
     fwhm: npt.NDArray[np.float64] | None = None  # (bands,) nm: how wide each band is at half of its height
-    recipe: dict[str, Any] = field(default_factory=dict)  # how it was trained
+    recipe: TrainingRecord = field(default_factory=TrainingRecord)  # how it was trained
     split: dict[str, Any] = field(default_factory=dict)  # what it was trained on
     scene: str = ""
     scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
@@ -94,7 +95,7 @@ class TrainedModel:
             "parameters": self.parameters,
             "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
             "scene": self.scene,
-            "recipe": self.recipe,
+            "recipe": self.recipe.to_json(),
             "split": self.split,
             "scores": self.scores,
             "versions": self.versions,

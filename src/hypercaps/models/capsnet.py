@@ -50,6 +50,15 @@ class CapsNet(nn.Module):
             primary_arrays, primary_size, positions, classes, class_size, routings, generator=generator
         )
 
+    @property
+    def viewpoints(self) -> Tensor:
+        """Viewpoint matrices from each lower capsule to each class: (positions, arrays, n, e, d)"""
+        return self.classcaps.viewpoints
+
+    @property
+    def routings(self) -> int:
+        return self.classcaps.routings
+
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> the primary capsules, which are routed to the classes (B, p, 32, 8)"""
         features = self.conv(patches.flatten(1, 2)).relu()  # (B, 256, C - 8)

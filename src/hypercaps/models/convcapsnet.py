@@ -76,6 +76,15 @@ class ConvCapsNet(nn.Module):
         width = primary.weight.shape[2] + (conv.weight.shape[2] - 1) * primary.stride
         return width, primary.stride * conv.stride
 
+    @property
+    def viewpoints(self) -> Tensor:
+        """Viewpoint matrices from each lower capsule to each class: (positions, arrays, n, e, d)"""
+        return self.classcaps.viewpoints
+
+    @property
+    def routings(self) -> int:
+        return self.classcaps.routings
+
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> the capsules that are routed to the classes (B, c3, a3, d3)"""
         features = self.spatial(patches)  # (B, K, C)

@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from hypercaps.data.labels import Labels, Legend, Rgb
 from hypercaps.data.tiling import thinning
-from hypercaps.training.loop import EpochRecord
+from hypercaps.models.history import EpochRecord
 
 LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
 _LONGEST_NAME = 48  # letters of a class name in a legend

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -184,11 +184,6 @@ def torch_on_one_thread() -> Iterator[None]:
             if _inside == 0 and _threads is not None:
                 torch.set_num_threads(_threads)
                 _threads = None
-
-
-def cores_for(network: object) -> AbstractContextManager[None]:
-    """``torch_on_one_thread`` for a network of whose work the kernels do nearly all (it has ``forward_indexed``)."""
-    return torch_on_one_thread() if hasattr(network, "forward_indexed") and available() else nullcontext()
 
 
 def run(name: str, *arguments: Any) -> None:
