@@ -31,9 +31,9 @@ def lengths() -> torch.Tensor:
 @pytest.fixture
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(native, "library_path", lambda variant: tmp_path / f"{variant}.so")
-    native._find_team.cache_clear()
+    native._load.cache_clear()
     yield
-    native._find_team.cache_clear()
+    native._load.cache_clear()
 
 
 def test_without_compiled_kernels_it_says_so_once_and_gives_the_same_answer(
@@ -45,7 +45,7 @@ def test_without_compiled_kernels_it_says_so_once_and_gives_the_same_answer(
         warnings.simplefilter("error")
         assert torch.equal(lengths(), found)
     monkeypatch.undo()
-    native._find_team.cache_clear()
+    native._load.cache_clear()
     torch.testing.assert_close(lengths(), found, rtol=0, atol=1e-5)
 
 

@@ -159,20 +159,20 @@ class TestSemiCNN:
         scene, truth = Scene.from_array(cube), Labels.from_array(labels)
         strange = np.flatnonzero((np.arange(36 * 36) % 36) >= 30)
 
-        def rebuilding_error(network: nn.Module, preprocessing: object) -> float:
+        def reconstruction_error(network: nn.Module, preprocessing: object) -> float:
             patches = PatchStore(scene, preprocessing, strange, 9).gather(torch.arange(strange.size))
             with torch.inference_mode():
-                return float(network.eval().rebuilding_error(patches))
+                return float(network.eval().reconstruction_error(patches))
 
         trained = ConvCapsClassifier(method="se-2d-cnn", train=0.4, epochs=6, batch_size=16).fit(scene, truth).model_
         fresh = get_method("se-2d-cnn").network(26, 3)
-        after = rebuilding_error(trained.network, trained.preprocessing)
-        assert after < 0.5 * rebuilding_error(fresh, trained.preprocessing)
+        after = reconstruction_error(trained.network, trained.preprocessing)
+        assert after < 0.5 * reconstruction_error(fresh, trained.preprocessing)
         with pytest.MonkeyPatch.context() as patch:
             nothing = np.empty(0, dtype=np.int64)
-            patch.setattr("hypercaps.classifier.draw_valid_pixels", lambda *args, **options: nothing)
+            patch.setattr("hypercaps.training.job.draw_valid_pixels", lambda *args, **options: nothing)
             alone = ConvCapsClassifier(method="se-2d-cnn", train=0.4, epochs=6, batch_size=16).fit(scene, truth).model_
-        assert after < 0.8 * rebuilding_error(alone.network, alone.preprocessing)
+        assert after < 0.8 * reconstruction_error(alone.network, alone.preprocessing)
 
 
 def test_unlabelled_pixels_are_valid_and_not_among_the_labelled_ones() -> None:

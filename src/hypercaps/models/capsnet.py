@@ -39,7 +39,7 @@ class CapsNet(nn.Module):
         check_spectrum(bands, window, 1, primary_window)
         self.bands, self.classes, self.patch = bands, classes, patch
         self.arrays, self.size = primary_arrays, primary_size
-        # Components that a position of the primary capsules sees, and the step to the next one's
+        # Number of components that one position of the primary capsules sees, and the step between positions
         self.view = (window + primary_window - 1, primary_stride)
         positions = positions_after(positions_after(bands, window, 1), primary_window, primary_stride)
         self.conv = xavier(nn.Conv1d(patch * patch, filters, window), generator)

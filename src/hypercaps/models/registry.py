@@ -1,4 +1,4 @@
-"""The methods by name, each with what it looks at and the ways it is trained."""
+"""The registered methods, each with its network, loss, preprocessing and recipes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
 
 
-def _as_it_is(scores: Tensor) -> Tensor:
+def _identity(scores: Tensor) -> Tensor:
     return scores
 
 
@@ -40,17 +40,17 @@ class Method:
     title: str
     looks_at: str
     build: Callable[..., nn.Module]  # (bands, classes, *, patch, generator, **structure)
-    loss: Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class positions (B,) -> scalar
+    loss: Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class indices (B,) -> scalar
     recipes: Mapping[str, Recipe]
-    patch: int = 7  # side of the patch, if the user wishes no other
-    preprocessing: str = "centred whitening"  # what is done to the spectra before: a name of whitening.PREPROCESSINGS
-    confidence: Callable[[Tensor], Tensor] = _as_it_is  # scores -> in [0, 1], the order kept
-    # Where unlabelled pixels take part: (network, patches, targets, unlabelled patches) -> scalar
+    patch: int = 7  # default side of the patch in pixels
+    preprocessing: str = "centred whitening"  # of the spectra: a name in training.preprocessing.PREPROCESSINGS
+    confidence: Callable[[Tensor], Tensor] = _identity  # scores -> in [0, 1], in the same order
+    # Loss that also uses unlabelled pixels: (network, patches, targets, unlabelled patches) -> scalar
     semi_supervised: Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor] | None = None
 
     @property
     def default_recipe(self) -> str:
-        """The best that is known; the paper's own, unless there is one or that does not train."""
+        """The most accurate recipe: ``best`` or ``tuned`` where the method has one, else the paper's."""
         return next(name for name in ("best", "tuned", "paper") if name in self.recipes)
 
     def recipe(self, name: str | None = None) -> Recipe:
@@ -69,13 +69,13 @@ class Method:
         structure: Mapping[str, Any] | None = None,
     ) -> nn.Module:
         """A new network with weights drawn from ``seed``."""
-        with torch.random.fork_rng(devices=[]):  # torch's own layers draw weights of theirs before ours
+        with torch.random.fork_rng(devices=[]):  # torch's layers first draw weights of their own
             return self._build(bands, classes, patch, structure, Generator().manual_seed(seed))
 
     def blueprint(
         self, bands: int, classes: int, *, patch: int | None = None, structure: Mapping[str, Any] | None = None
     ) -> nn.Module:
-        """The network's shapes without memory: to count, or to put loaded weights in. Any size costs nothing."""
+        """The network on torch's meta device, with shapes but no memory: to count weights, or to load them into."""
         with torch.device("meta"):
             return self._build(bands, classes, patch, structure, None)
 
@@ -94,7 +94,7 @@ class Method:
             raise ModelError(f"method {self.name} can't be built: {error}") from error
 
     def describe(self, bands: int | None = None, classes: int | None = None) -> dict[str, Any]:
-        """For lists of methods. Parameters need both sizes, and are None where their number depends on the data."""
+        """Description for lists of methods; ``parameters`` is None without both sizes, or if it depends on the data."""
         parameters, problem = None, None
         if bands is not None and classes is not None:
             try:
@@ -111,7 +111,7 @@ class Method:
             "preprocessing": self.preprocessing,
             "recipe": self.default_recipe,
             "recipes": {name: recipe.describe() for name, recipe in self.recipes.items()},
-            "problem": problem,  # why it can't be built for these sizes
+            "problem": problem,  # why it cannot be built for these sizes
         }
 
 
@@ -216,7 +216,7 @@ METHODS: dict[str, Method] = {
 
 
 def get_method(name: str) -> Method:
-    """A registered method, or an error that lists them."""
+    """A registered method by name."""
     if name in METHODS:
         return METHODS[name]
     close = difflib.get_close_matches(name, METHODS, n=1)
