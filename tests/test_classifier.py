@@ -313,3 +313,21 @@ def test_splits_that_do_not_fit_are_refused(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier(epochs=1).fit(scene, labels, elsewhere)
     with pytest.raises(SplitError, match="pixels but the labels"):
         ConvCapsClassifier(epochs=1).fit(scene, labels, Split(one[:1], two[:1], three[:1], (36, 37), {}))
+
+
+def test_labels_are_checked_once_for_a_scene() -> None:
+    cube, array = make_cube()
+    r, c = np.argwhere(array > 0)[0]
+    cube[r, c] = np.nan
+    scene, labels = Scene.from_array(cube), Labels.from_array(array)
+    with pytest.warns(DataWarning) as first:
+        valid = labels.where_valid(scene)
+    assert [str(warning.message) for warning in first if "are left out" in str(warning.message)]
+    assert valid.where_valid(scene) is valid and valid.digest() == labels.digest() and valid.array[r, c] == 0
+    with pytest.warns(DataWarning) as later:
+        fitted = ConvCapsClassifier(method="rbf-svm").fit(scene, valid)
+    assert not [warning for warning in later if "are left out" in str(warning.message)]
+    assert fitted.model_.split["labels"] == labels.digest()
+    with pytest.warns(DataWarning) as whole:
+        ConvCapsClassifier(method="rbf-svm").fit(scene, labels)
+    assert len([warning for warning in whole if "are left out" in str(warning.message)]) == 1
