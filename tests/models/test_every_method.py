@@ -63,7 +63,7 @@ def test_it_learns_the_made_scene(fitted: ConvCapsClassifier) -> None:
     assert fitted.scores_.oa > 95
 
 
-def test_order_and_company_in_a_batch_change_nothing(fitted: ConvCapsClassifier) -> None:
+def test_scores_do_not_depend_on_the_batch(fitted: ConvCapsClassifier) -> None:
     network, patches = fitted.model_.network, some_patches(fitted)
     order = torch.tensor([7, 0, 11, 3])
     with torch.inference_mode():
@@ -79,7 +79,7 @@ def test_maps_are_the_same_to_the_bit_whatever_the_window(fitted: ConvCapsClassi
         np.testing.assert_array_equal(map_scores(fitted.model_, scene, window=window), whole)
 
 
-def test_a_map_is_what_the_network_says_of_each_patch(fitted: ConvCapsClassifier) -> None:
+def test_a_map_equals_the_scores_of_each_patch(fitted: ConvCapsClassifier) -> None:
     scene, _ = made()
     pixels = np.array([0, 17, 35, 36 * 20 + 3, 36 * 36 - 1])  # corners too
     store = PatchStore(scene, fitted.model_.preprocessing, pixels, fitted.model_.patch)
@@ -188,7 +188,7 @@ def test_invalid_pixels_get_no_class_and_their_neighbours_get_one(fitted: ConvCa
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_more_memory_than_there_is_is_refused_before_it_starts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_exceeds_the_free_memory_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hypercaps.training.memory.available_memory", lambda: 1000)
     with pytest.raises(ModelError, match=rf"^{name} needs about \d+\.\d GB to train on scene 'made'.*are free"):
         classifier(name).fit(*made())

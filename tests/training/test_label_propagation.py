@@ -35,7 +35,7 @@ def test_a_label_fills_its_field_and_stops_at_the_edge() -> None:
     assert (found.margin > 0.9).all()
 
 
-def test_a_field_that_the_network_gets_half_wrong_is_put_right_by_a_label() -> None:
+def test_labels_correct_a_field_that_the_network_gets_half_wrong() -> None:
     field, guide = fields()
     wrong = field.copy()
     wrong[(field == 1) & (np.arange(180) // 15 > 5)] = 2
@@ -62,7 +62,7 @@ def test_it_is_the_exact_solution(classes: int) -> None:
     np.testing.assert_array_equal(label_propagation.propagate(scores, laplacian, seeds, labels), found)  # the same bits
 
 
-def test_only_neighbours_that_are_there_are_joined_whatever_the_order() -> None:
+def test_only_existing_neighbours_are_connected_in_any_order_of_pixels() -> None:
     rng = np.random.default_rng(1)
     present = rng.permutation(np.setdiff1d(np.arange(180), [16, 17, 31, 100]))  # nodata pixels are not given
     guide = rng.standard_normal((180, 3))
@@ -74,7 +74,7 @@ def test_only_neighbours_that_are_there_are_joined_whatever_the_order() -> None:
     np.testing.assert_array_equal(laplacian, laplacian.T)
 
 
-def test_a_pixel_without_neighbours_keeps_what_the_network_says() -> None:
+def test_a_pixel_without_neighbours_keeps_the_networks_class() -> None:
     laplacian = label_propagation.pixel_graph_laplacian(np.array([0, 50, 99]), 10, np.zeros((3, 3)))
     scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])
     found = label_propagation.propagate(scores, laplacian, np.array([0]), np.array([1]))
@@ -82,7 +82,7 @@ def test_a_pixel_without_neighbours_keeps_what_the_network_says() -> None:
     assert np.isfinite(found).all() and found[2] == pytest.approx([0.5, 0.5])
 
 
-def test_the_guide_is_the_leading_components_of_standardised_bands() -> None:
+def test_edge_features_are_the_leading_components_of_standardised_bands() -> None:
     cube, _ = make_cube()
     cube[:, :, 4] *= 50  # a loud band must not lead
     cube[:, :, 7] = 3.0  # and a dead one must not harm
@@ -97,10 +97,10 @@ def test_the_guide_is_the_leading_components_of_standardised_bands() -> None:
 
 
 class TestRegion:
-    def test_a_small_scene_takes_part_as_a_whole(self) -> None:
+    def test_a_small_scene_is_used_as_a_whole(self) -> None:
         assert label_propagation.region_near_labels((20, 30), np.array([5]), max_pixels=600).all()
 
-    def test_of_a_large_one_the_tiles_nearest_to_the_labels(self) -> None:
+    def test_in_a_large_scene_the_tiles_nearest_to_the_labels_are_used(self) -> None:
         at = 150 * 400 + 150
         chosen = label_propagation.region_near_labels((300, 400), np.array([at, at + 1, 10]), max_pixels=32 * 32 * 13)
         assert chosen.shape == (300, 400) and chosen.sum() <= 32 * 32 * 13
@@ -112,13 +112,13 @@ class TestRegion:
         assert 0 < chosen.sum() <= 5000
 
 
-def test_pixels_are_drawn_by_trust_without_repeats() -> None:
-    trust = np.array([0.0] * 50 + [0.1] * 50 + [0.9] * 50)
+def test_pixels_are_drawn_by_margin_without_repeats() -> None:
+    margin = np.array([0.0] * 50 + [0.1] * 50 + [0.9] * 50)
     counts = np.zeros(150, dtype=int)
     for seed in range(200):
-        drawn = label_propagation.draw(trust, 30, np.random.default_rng(seed))
+        drawn = label_propagation.draw(margin, 30, np.random.default_rng(seed))
         assert len(set(drawn.tolist())) == 30
         counts[drawn] += 1
     never, seldom, often = counts.reshape(3, 50).sum(axis=1)
     assert never == 0 and often > 3 * seldom > 0
-    assert set(label_propagation.draw(trust, 150, np.random.default_rng(0)).tolist()) == set(range(150))
+    assert set(label_propagation.draw(margin, 150, np.random.default_rng(0)).tolist()) == set(range(150))

@@ -111,7 +111,7 @@ def test_progress_goes_from_nothing_to_all() -> None:
     assert steps[-1].last is not None and steps[-1].last.epoch == 3 == steps[-1].epochs
 
 
-def test_divergence_is_said() -> None:
+def test_divergence_is_an_error() -> None:
     with pytest.raises(TrainingError, match=r"diverged in epoch 1.*learning rate of inf"):
         run([1, 1], learning_rate=float("inf"))
 

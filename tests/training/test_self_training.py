@@ -51,7 +51,7 @@ def test_with_few_labels_it_beats_the_papers_recipe() -> None:
     assert found["best"] > found["paper"] + 5 and found["best"] > 90, found
 
 
-def test_the_model_says_how_it_was_trained() -> None:
+def test_the_model_records_how_it_was_trained() -> None:
     scene, labels, split = fields()
     fitted = ConvCapsClassifier(**QUICK).fit(scene, labels, split)
     record = fitted.model_.recipe

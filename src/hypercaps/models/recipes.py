@@ -110,10 +110,6 @@ class Recipe(ABC):
         """The settings in words. A study's runs are identified by them: another wording means other runs."""
 
     @abstractmethod
-    def check_overrides(self, method: str, overrides: Mapping[str, object]) -> None:
-        """Refuse settings that the recipe does not take."""
-
-    @abstractmethod
     def settings(
         self, overrides: Overrides, *, training_pixels: int, labelled_pixels: int, seed: int
     ) -> TrainingRecord:
@@ -122,6 +118,12 @@ class Recipe(ABC):
     @abstractmethod
     def train(self, trainer: Trainer) -> Trained:
         """Train a network."""
+
+    def check_overrides(self, method: str, overrides: Mapping[str, object]) -> None:
+        """Refuse epochs and batch size where the recipe has none; ``overrides`` are the user's values by name."""
+        for name, value in overrides.items():
+            if value is not None and not self.has_epochs:
+                raise ModelError(f"{method} is solved at once: it has no {name.replace('_', ' ')}, leave it out")
 
     def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
         """Size that the model file may have beyond the parameters of an untrained network."""
@@ -161,9 +163,6 @@ class EpochRecipe(Recipe):
             batches += f" or {self.batch_large}"
         also = f", {self.also}" if self.also else ""
         return f"{self.optimizer} {self.learning_rate:g}, {self.epochs} epochs, batch {batches}{also}"
-
-    def check_overrides(self, method: str, overrides: Mapping[str, object]) -> None:
-        pass
 
     def settings(
         self, overrides: Overrides, *, training_pixels: int, labelled_pixels: int, seed: int
@@ -291,11 +290,6 @@ class SolvedRecipe(Recipe):
 
     def describe(self) -> str:
         return self.how
-
-    def check_overrides(self, method: str, overrides: Mapping[str, object]) -> None:
-        for name, value in overrides.items():
-            if value is not None:
-                raise ModelError(f"{method} is solved at once: it has no {name.replace('_', ' ')}, leave it out")
 
     def settings(
         self, overrides: Overrides, *, training_pixels: int, labelled_pixels: int, seed: int
