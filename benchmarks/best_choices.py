@@ -14,7 +14,7 @@ import functools
 import statistics
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from unittest import mock
 
@@ -25,7 +25,8 @@ from torch import Tensor
 from hypercaps import ConvCapsClassifier, Labels, Scene, Split, open_labels, open_scene, split_blocks
 from hypercaps.compute.devices import use_threads
 from hypercaps.models.capsules.loss import margin_loss
-from hypercaps.models.registry import METHODS, SelfTraining
+from hypercaps.models.recipes import SelfTraining
+from hypercaps.models.registry import METHODS
 from hypercaps.training.patches import PatchStore, symmetries
 
 LARGEST = 11  # patch
@@ -63,7 +64,7 @@ class Tuned(SelfTraining):
 
     def __init__(self, make: Callable[[Any], torch.optim.Optimizer]) -> None:
         assert isinstance(RECIPE, SelfTraining)
-        super().__init__(**{name: getattr(RECIPE, name) for name in RECIPE.__dataclass_fields__})
+        super().__init__(**{field.name: getattr(RECIPE, field.name) for field in fields(RECIPE)})
         object.__setattr__(self, "make", make)
 
     def make_optimizer(self, network: torch.nn.Module) -> torch.optim.Optimizer:

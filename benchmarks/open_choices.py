@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from hypercaps import open_labels, open_scene, split_by_share
+from hypercaps.models.recipes import Stage
 from hypercaps.models.registry import get_method
-from hypercaps.training.loop import Examples, train
+from hypercaps.training.loop import Examples, LoopSettings, TrainingLoop
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
 
@@ -117,15 +118,10 @@ def main() -> None:
             )
             network = method.network(scene.bands, len(labels.legend), seed=seed)
             scale_start(network, choice.get("start", {}))
-            history = train(
-                network,
-                method.loss,
-                examples,
-                torch.optim.Adam(network.parameters(), lr=choice.get("learning_rate", 0.01)),
-                epochs=choice.get("epochs", args.epochs),
-                batch_size=choice.get("batch_size", 64),
-                seed=seed,
-            )
+            optimizer = torch.optim.Adam(network.parameters(), lr=choice.get("learning_rate", 0.01))
+            settings = LoopSettings(method.loss, choice.get("batch_size", 64))
+            stage = Stage(choice.get("epochs", args.epochs), seed)
+            history = TrainingLoop(network, optimizer, examples, settings, stage).run()
             found.append(max(record.val_oa or 0.0 for record in history.records))
         each = ", ".join(f"{oa:.2f}" for oa in found)
         print(

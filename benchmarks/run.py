@@ -36,8 +36,9 @@ from hypercaps.models.capsules.layers import positions_after
 from hypercaps.models.capsules.routing import prediction_vectors, route
 from hypercaps.models.capsules.squash import squash
 from hypercaps.models.convcapsnet import ConvCapsNet
-from hypercaps.models.registry import Recipe, get_method
-from hypercaps.training.loop import Examples, train
+from hypercaps.models.recipes import EpochRecipe, Stage
+from hypercaps.models.registry import get_method
+from hypercaps.training.loop import Examples, LoopSettings, TrainingLoop
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
 
@@ -138,11 +139,11 @@ def measure(quick: bool) -> list[Figure]:
     examples = Examples(store, targets, train=torch.arange(steps * BATCH), val=torch.empty(0, dtype=torch.int64))
     trained = method.network(BANDS, CLASSES, patch=7)
     recipe = method.recipe("paper")
-    assert isinstance(recipe, Recipe)
+    assert isinstance(recipe, EpochRecipe)
     optimizer = recipe.make_optimizer(trained)
 
     def training() -> None:  # an epoch of the package's own loop, without validation pixels
-        train(trained, method.loss, examples, optimizer, epochs=1, batch_size=BATCH, seed=0)
+        TrainingLoop(trained, optimizer, examples, LoopSettings(method.loss, BATCH), Stage(epochs=1, seed=0)).run()
 
     times = best_times(
         {

@@ -18,7 +18,7 @@ from hypercaps.report.quicklook import quicklook
 from support.scenes import QUICK, make_cube
 
 
-def test_it_learns_a_scene_with_a_known_answer(trained: ConvCapsClassifier) -> None:
+def test_it_learns_a_synthetic_scene(trained: ConvCapsClassifier) -> None:
     assert trained.scores_.oa > 95
     cube, _ = make_cube(seed=1)  # other noise, the same classes
     truth = np.repeat(np.arange(36) * 3 // 36 + 1, 36).reshape(36, 36).T
@@ -63,7 +63,7 @@ def test_lengths_and_classes_agree(trained: ConvCapsClassifier, made: tuple[Scen
     np.testing.assert_array_equal(trained.classes_[lengths.argmax(axis=2)], trained.predict(scene))
 
 
-def test_scikit_learns_habits(made: tuple[Scene, Labels]) -> None:
+def test_scikit_learns_conventions(made: tuple[Scene, Labels]) -> None:
     classifier = ConvCapsClassifier(**QUICK, seed=3)
     names = list(inspect.signature(ConvCapsClassifier).parameters)
     assert set(classifier.get_params()) == set(names)
@@ -144,7 +144,7 @@ def test_bands_marked_bad_later_are_left_out_of_training(made: tuple[Scene, Labe
         model.predict(scene)
 
 
-def test_whitening_travels_with_the_model(trained: ConvCapsClassifier) -> None:
+def test_the_model_contains_its_whitening(trained: ConvCapsClassifier) -> None:
     """A crop of the scene must be classified as in the whole: nothing is rescaled by the crop's own values."""
     cube, _ = make_cube()
     whole = trained.predict(Scene.from_array(cube))
@@ -168,7 +168,7 @@ def test_per_class_and_structure_reach_the_model(made: tuple[Scene, Labels]) -> 
     assert fitted.model_.network.spatial.weight.shape == (4, 49)
 
 
-def test_labels_that_skip_numbers_come_back_as_they_were(made: tuple[Scene, Labels]) -> None:
+def test_labels_that_skip_numbers_are_predicted_unchanged(made: tuple[Scene, Labels]) -> None:
     scene, labels = made
     sparse = np.array([0, 1, 10, 14])[labels.array]
     fitted = ConvCapsClassifier(**QUICK).fit(scene, Labels.from_array(sparse))
@@ -204,7 +204,7 @@ def test_without_validation_pixels_the_last_epoch_is_kept(made: tuple[Scene, Lab
     assert ConvCapsClassifier(epochs=1).fit(scene, labels, given).history_.best_epoch == 2  # of two stages
 
 
-def test_numpys_numbers_are_numbers(made: tuple[Scene, Labels], tmp_path: Path) -> None:
+def test_numpy_numbers_are_accepted(made: tuple[Scene, Labels], tmp_path: Path) -> None:
     fitted = ConvCapsClassifier(
         per_class=np.int64(5), val=np.float32(0.1), epochs=np.int64(1), patch=np.int64(5), seed=np.int64(2),
         batch_size=np.int32(16),
@@ -247,7 +247,7 @@ def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene
         trained.evaluate(Scene.from_array(np.zeros((36, 36, 9))), labels)
 
 
-def test_what_fit_refuses(made: tuple[Scene, Labels]) -> None:
+def test_fit_refuses_bad_input(made: tuple[Scene, Labels]) -> None:
     scene, labels = made
     with pytest.raises(SceneError, match=r"ndarray came: use Scene\.from_array"):
         ConvCapsClassifier().fit(np.zeros((3, 3, 3)), labels)
@@ -285,7 +285,7 @@ def test_splits_of_whole_polygons(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier(split_by="rows").fit(scene, labels)
 
 
-def test_a_number_with_two_names_is_said(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
+def test_a_class_number_with_two_names_is_warned_of(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
     scene, labels = made
     model = replace(trained.model_, legend=Legend.of([1, 2, 3], ["reed", "birch", "sand"]))
     classifier = ConvCapsClassifier()
@@ -313,3 +313,21 @@ def test_splits_that_do_not_fit_are_refused(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier(epochs=1).fit(scene, labels, elsewhere)
     with pytest.raises(SplitError, match="pixels but the labels"):
         ConvCapsClassifier(epochs=1).fit(scene, labels, Split(one[:1], two[:1], three[:1], (36, 37), {}))
+
+
+def test_labels_are_checked_once_for_a_scene() -> None:
+    cube, array = make_cube()
+    r, c = np.argwhere(array > 0)[0]
+    cube[r, c] = np.nan
+    scene, labels = Scene.from_array(cube), Labels.from_array(array)
+    with pytest.warns(DataWarning) as first:
+        valid = labels.where_valid(scene)
+    assert [str(warning.message) for warning in first if "are left out" in str(warning.message)]
+    assert valid.where_valid(scene) is valid and valid.digest() == labels.digest() and valid.array[r, c] == 0
+    with pytest.warns(DataWarning) as later:
+        fitted = ConvCapsClassifier(method="rbf-svm").fit(scene, valid)
+    assert not [warning for warning in later if "are left out" in str(warning.message)]
+    assert fitted.model_.split["labels"] == labels.digest()
+    with pytest.warns(DataWarning) as whole:
+        ConvCapsClassifier(method="rbf-svm").fit(scene, labels)
+    assert len([warning for warning in whole if "are left out" in str(warning.message)]) == 1

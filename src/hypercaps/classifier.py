@@ -1,8 +1,8 @@
-"""The scikit-learn style estimator, and models that come back from their file as one."""
+"""ConvCapsClassifier, the estimator in the style of scikit-learn, and ``load_model``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -20,44 +19,90 @@ from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
 from hypercaps.data.window import Window
-from hypercaps.errors import LabelsError, ModelError, SplitError
+from hypercaps.errors import LabelsError, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.inference.predict import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
 from hypercaps.inference.scoring import calibrate, compare
-from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe, get_method
-from hypercaps.training import label_propagation
+from hypercaps.models.history import History, Overrides, TrainingRecord
+from hypercaps.models.protocols import Solvable
+from hypercaps.models.recipes import Recipe, Trained
+from hypercaps.models.registry import Method, get_method
 from hypercaps.training.checks import as_int, check_enough, check_kinds, check_split, compare_names
-from hypercaps.training.loop import Examples, History, Progress, solve, train
-from hypercaps.training.memory import MOST_UNLABELLED, check_memory
-from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
-from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening
-from hypercaps.training.self_training import Ground, self_train
+from hypercaps.training.job import TrainingData, TrainingJob
+from hypercaps.training.loop import OnProgress as OnTraining
+from hypercaps.training.memory import check_memory
+from hypercaps.training.preprocessing import Preprocessing
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
-    """Classify every pixel of a scene with 1D-ConvCapsNet, or another registered method.
+    """Classify every pixel of a scene with 1D-ConvCapsNet, or with another registered method.
+
+    Follows scikit-learn's conventions: the constructor stores its arguments, ``fit`` checks them, and attributes that
+    end in ``_`` exist after ``fit``. ``X`` is a :class:`Scene`, ``y`` are :class:`Labels` on its grid.
 
     Parameters
     ----------
-    train, val : share of each class to train and to validate on; the rest is the test set
-    per_class : train on this number of pixels of each class in place of the share ``train``
-    split_by : "random" draws pixels, "polygons" keeps each polygon whole in one of the three sets, "blocks" each
-        square of ``block`` x ``block`` pixels, with a guard band between, so that nothing leaks
-    block : side of the blocks in pixels
-    epochs, batch_size : None for the recipe's; ``best`` trains twice, and the epochs are those of the first time
-    patch : side of the patch around a pixel, odd; None for the method's
-    seed : of the split, the initial weights and the order of training
-    method, recipe : a registered method and one of the ways to train it, None for the method's own
-    structure : changes to the network's sizes, e.g. ``{"routings": 5}``
-    device, precision : where networks are computed, as torch names it, and how precisely: float32 or bfloat16
+    train : float, default 0.2
+        Share of each class's labelled pixels to train on, 0 to 1. With ``split_by="blocks"`` the share of the blocks,
+        with ``"polygons"`` of each class's polygons.
+    val : float, default 0.1
+        Share to validate on, 0 to 1: these pixels choose the epoch and calibrate the confidence. With 0 the last epoch
+        is kept and confidences are not calibrated. The rest is the test set.
+    per_class : int, optional
+        Number of training pixels of each class, in place of the share ``train``.
+    split_by : {"random", "polygons", "blocks"}, default "random"
+        Unit that the split draws. "random": single pixels. "polygons": whole polygons, each in one of the three sets.
+        "blocks": squares of ``block`` x ``block`` pixels with a guard band between the sets, so that no patch of a test
+        pixel contains a training pixel.
+    block : int, default 16
+        Side of the blocks in pixels.
+    epochs : int, optional
+        Number of epochs; for recipe ``best``, of the first of its two stages. Default: the recipe's.
+    batch_size : int, optional
+        Training pixels in a step of the optimizer. Default: the recipe's.
+    patch : int, optional
+        Side of the square patch around a pixel, in pixels, odd. Default: the method's (7 for convcapsnet).
+    seed : int, default 0
+        Seed of the split, the initial weights and the order of training, 0 or more. The same seed gives the same bits.
+    method : str, default "convcapsnet"
+        Name of a registered method, as listed by ``hypercaps methods``.
+    recipe : str, optional
+        Name of one of the method's recipes. Default: ``best``, ``tuned`` or ``paper``, the first that the method has.
+    structure : dict, optional
+        Changes to the network's sizes, e.g. ``{"routings": 5}``.
+    device : str, default "cpu"
+        Where networks are computed, as torch names it: "cpu", "cuda", "cuda:1", "mps".
+    precision : {"float32", "bfloat16"}, default "float32"
+        Precision of matrix products and convolutions.
 
-    Attributes after ``fit``
-    ------------------------
-    model_ : the trained network with its whitening and legend
-    classes_ : labels of the classes, in the order of ``predict_proba``
-    split_, scores_, history_ : which pixels were used, how good the test set was, what happened by epoch
+    Attributes
+    ----------
+    model_ : TrainedModel
+        The network with its preprocessing, legend and calibration.
+    classes_ : (n,) int16 array
+        Label of each class, in the order of ``predict_proba``.
+    legend_ : Legend
+        Label, name and colour of each class.
+    n_features_in_ : int
+        Number of bands.
+    split_ : Split
+        The training, validation and test pixels.
+    scores_ : Scores
+        Accuracy on the test pixels; not after ``fit(..., evaluate=False)``.
+    history_ : History
+        Loss and validation accuracy of each epoch.
+
+    See Also
+    --------
+    load_model : A trained classifier from its file.
+
+    Examples
+    --------
+    >>> scene, labels = open_scene("indian-pines"), open_labels("indian-pines")  # doctest: +SKIP
+    >>> classifier = ConvCapsClassifier(train=0.1).fit(scene, labels)  # doctest: +SKIP
+    >>> classifier.scores_.oa, classifier.predict(scene).shape  # doctest: +SKIP
     """
 
     def __init__(
@@ -100,131 +145,83 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         split: Split | None = None,
         *,
         evaluate: bool = True,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnTraining | None = None,
     ) -> ConvCapsClassifier:
-        """Learn from the training pixels of a split (drawn here if none is given) and score its test set.
+        """Train on the labelled pixels of a scene and score the test pixels.
 
-        Without ``evaluate`` the test set is left for later, and there is no ``scores_``.
+        Parameters
+        ----------
+        scene : Scene
+            Cube of (rows, columns, bands), in memory or in a file.
+        labels : Labels
+            Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
+        split : Split, optional
+            Training, validation and test pixels. Default: drawn by ``draw_split``.
+        evaluate : bool, default True
+            Classify and score the test pixels; without it there is no ``scores_``.
+        on_progress : callable, optional
+            Called with a ``Progress`` after every step and epoch. KeyboardInterrupt, raised by it or by Ctrl-C, ends
+            the training and keeps the best epoch so far.
+
+        Returns
+        -------
+        ConvCapsClassifier
+            This classifier.
         """
+        job = self._check(scene, labels, split)
+        data = TrainingData.read(job)
+        trained = job.recipe.train(data.trainer(job, on_progress))
+        self.split_: Split = job.split
+        self.history_: History = trained.history
+        self.model_ = _build_model(job, data.preprocessing, trained)
+        with self._arithmetic(self.model_):
+            calibration = calibrate(self.model_, scene, job.labels, job.split.val)
+        self.model_ = replace(self.model_, calibration=calibration)
+        if evaluate:
+            self.scores_: Scores = self.evaluate(scene, job.labels, job.split)
+            scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
+            self.model_ = replace(self.model_, scores=scores)
+        return self
+
+    def _check(self, scene: Scene, labels: Labels, split: Split | None) -> TrainingJob:
+        """Refuse bad input before any work, and draw the split if none is given."""
         check_kinds(scene, labels)
         method = get_method(self.method)
         recipe = method.recipe(self.recipe)
-        seed, patch = as_int("seed", self.seed, 0), self._patch()
+        patch = self._patch()
+        as_int("seed", self.seed, 0)
         labels.check_fits(scene)
-        labels_digest = labels.digest()  # as they came: what is invalid may differ in a copy of the scene
         labels = labels.where_valid(scene)
-        legend = labels.legend
         check_enough(scene, labels, method, patch)
         device = Device(self.device, self.precision)
         structure = {**(recipe.structure or {}), **(self.structure or {})}
         split = self.draw_split(labels) if split is None else split.with_patch(patch)
         check_split(split, labels)
-        training = self._training(method, recipe, int((labels.array > 0).sum()), split.train.size)
-        pixels = np.concatenate([split.train, split.val])
-        check_memory(method, recipe, scene, len(legend), patch, structure, split, training)
-        sizes: dict[str, Any] = {"bands": scene.bands, "classes": len(legend), "patch": patch, "structure": structure}
-        network = method.network(**sizes, seed=seed)
-
-        preprocessing = PREPROCESSINGS[method.preprocessing](scene)
-        unlabelled = np.empty(0, dtype=np.int64)
-        if method.semi_supervised is not None:
-            unlabelled = draw_valid_pixels(scene, without=pixels, most=MOST_UNLABELLED, seed=seed)
-        elif isinstance(recipe, SelfTraining):
-            unlabelled = valid_pixels(
-                scene, without=pixels, within=label_propagation.region(scene.shape[:2], split.train)
-            )
-        everywhere = np.concatenate([pixels, unlabelled])
-        examples = Examples(
-            store=PatchStore(scene, preprocessing, everywhere, patch),
-            targets=torch.from_numpy(np.searchsorted(legend.labels, labels.array.ravel()[pixels])),
-            train=torch.arange(split.train.size),
-            val=torch.arange(split.train.size, pixels.size),
-            unlabelled=torch.arange(pixels.size, pixels.size + unlabelled.size),
-        )
-        if isinstance(recipe, SolvedRecipe):
-            history = solve(network, method.loss, examples)
-            structure |= network.found  # type: ignore[arg-type]  # torch types every attribute as a module
-        elif isinstance(recipe, SelfTraining):
-            assert isinstance(preprocessing, PCAWhitening)
-            stages = recipe.stages(split.train.size, unlabelled.size, training["epochs"])
-            network, history = self_train(
-                lambda seed: method.network(**sizes, seed=seed),
-                method.loss,
-                examples,
-                Ground(everywhere, scene.cols, preprocessing),
-                recipe,
-                stages,
-                batch_size=training["batch_size"],
-                seed=seed,
-                device=device,
-                on_progress=on_progress,
-            )
-            second = history.records[history.best_epoch - 1].stage == 2  # whose network was kept: not if stopped early
-            training["second_epochs"], training["extra"] = stages[1:] if second else (0, 0)
-        else:
-            network.to(device.name)
-            history = train(
-                network,
-                method.loss,
-                examples,
-                recipe.make_optimizer(network),
-                epochs=training["epochs"],
-                batch_size=training["batch_size"],
-                seed=seed,
-                semi_supervised=method.semi_supervised,
-                device=device,
-                on_progress=on_progress,
-            )
-        network.eval()
-        self.history_: History = history
-        self.split_: Split = split
-        self.model_ = TrainedModel(
-            method=self.method,
-            patch=patch,
-            structure=structure,
-            network=network,
-            preprocessing=preprocessing,
-            legend=legend,
-            wavelengths=scene.wavelengths,
-            fwhm=scene.fwhm,
-            recipe={"name": recipe.name, **training, "seed": seed, "best_epoch": history.best_epoch},
-            split=replace(split.describe(), labels=labels_digest),
-            scene=scene.name,
-            versions=current_versions(),
-        )
-        with self._arithmetic(self.model_):
-            calibration = calibrate(self.model_, scene, labels, split.val)
-        self.model_ = replace(self.model_, calibration=calibration)
-        if evaluate:
-            self.scores_: Scores = self.evaluate(scene, labels, split)
-            scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
-            self.model_ = replace(self.model_, scores=scores)
-        return self
+        record = self._settings(method, recipe, labels, split)
+        job = TrainingJob(scene, labels, split, method, recipe, patch, structure, record, device)
+        check_memory(job)
+        return job
 
     def _patch(self) -> int:
         return get_method(self.method).patch if self.patch is None else as_int("patch", self.patch, 1)
 
-    def _training(self, method: Method, recipe: Recipe | SolvedRecipe, labelled: int, trained: int) -> dict[str, Any]:
-        """Epochs, batch and learning rate: the recipe's, or what was asked for in their place."""
-        if isinstance(recipe, SolvedRecipe):
-            for name in ("epochs", "batch_size"):
-                if getattr(self, name) is not None:
-                    raise ModelError(
-                        f"{method.name} is solved at once: it has no {name.replace('_', ' ')}, leave it out"
-                    )
-            return {}
+    def _settings(self, method: Method, recipe: Recipe, labels: Labels, split: Split) -> TrainingRecord:
+        """Epochs, batch size and learning rate: the recipe's, or the user's in their place."""
         given = {"epochs": self.epochs, "batch_size": self.batch_size}
-        asked = {name: None if n is None else as_int(name, n, 1) for name, n in given.items()}
-        return {
-            "epochs": asked["epochs"] or recipe.epochs_for(trained),
-            "batch_size": asked["batch_size"] or recipe.batch_size(labelled),
-            "optimizer": recipe.optimizer,
-            "learning_rate": recipe.learning_rate,
-            "asked": asked,  # None: the recipe's, which may depend on the labels
-        }
+        recipe.check_overrides(method.name, given)
+        overrides = Overrides(**{name: None if n is None else as_int(name, n, 1) for name, n in given.items()})
+        labelled = int((labels.array > 0).sum())
+        seed = as_int("seed", self.seed, 0)
+        return recipe.settings(overrides, training_pixels=split.train.size, labelled_pixels=labelled, seed=seed)
 
     def draw_split(self, labels: Labels) -> Split:
-        """The split that ``fit`` draws for these labels."""
+        """Draw the split that ``fit`` uses for these labels.
+
+        Parameters
+        ----------
+        labels : Labels
+            As given to ``fit``, without labels on invalid pixels: ``labels.where_valid(scene)``.
+        """
         request = splits.SplitRequest(
             kind=self.split_by,
             train=float(self.train),
@@ -239,47 +236,60 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     def evaluate(
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
     ) -> Scores:
-        """Scores on a split's test set, or on all labelled pixels where no split is given."""
+        """Score the classifier on labelled pixels.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands, not necessarily the scene it was trained on.
+        labels : Labels
+            Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
+        split : Split, optional
+            Score its test pixels only. Default: all labelled pixels.
+        on_progress : callable, optional
+            Called with the number of pixels done and their total.
+
+        Returns
+        -------
+        Scores
+            Accuracies in percent, confusion matrix and reliability of the confidences.
+        """
         check_kinds(scene, labels)
         model = self._fitted()
         model.check_fits(scene)
         labels.check_fits(scene)
         labels = labels.where_valid(scene)
-        wanted = labels.array > 0
+        scored = labels.array > 0  # (rows, columns)
         if split is not None:
-            if split.test.size == 0:
-                raise SplitError("the split has no test pixel to evaluate on: put some into its test set")
-            tested = np.zeros(labels.shape, dtype=bool)
-            tested.ravel()[split.test] = True
-            wanted &= tested  # without those that are invalid in this scene
-            if not wanted.any():
+            scored &= _test_mask(split, labels.shape)
+            if not scored.any():
                 raise SplitError(f"no test pixel of the split is labelled and valid in scene {scene.name!r}")
-        strange = np.setdiff1d(labels.array[wanted], model.legend.labels)
-        if strange.size:
+        unknown = np.setdiff1d(labels.array[scored], model.legend.labels)
+        if unknown.size:
             raise LabelsError(
-                f"labels {labels.name!r} hold classes {strange.tolist()} that the model does not know: it knows "
+                f"labels {labels.name!r} hold classes {unknown.tolist()} that the model does not know: it knows "
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
         compare_names(labels.legend, model.legend)
         with self._arithmetic(model):
-            return compare(model, scene, labels, wanted, on_progress)
+            return compare(model, scene, labels, scored, on_progress)
 
     def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
-        """(rows, columns) labels as in the ground truth; 0 for invalid pixels."""
+        """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels."""
         return self.map(scene).classes
 
     def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """(rows, columns, n) probability of each class, calibrated on the validation pixels; NaN if invalid.
+        """Probability of each class (rows, columns, n), calibrated on the validation pixels; NaN for invalid pixels.
 
-        Without validation pixels there is no calibration, and these are the ``lengths``.
+        A model that was trained without validation pixels is not calibrated: then these are the ``lengths``.
         """
         return self._all_scores(scene, raw=False)
 
     def lengths(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """(rows, columns, n) what the network itself says of each class, 0 to 1; NaN if invalid.
+        """The network's own scores (rows, columns, n), 0 to 1; NaN for invalid pixels.
 
         For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
-        pairs of classes that it won; for the others probabilities as they were trained.
+        pairs of classes that a class won; for other methods uncalibrated probabilities.
         """
         return self._all_scores(scene, raw=True)
 
@@ -290,7 +300,23 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             return map_scores(model, scene, raw=raw)
 
     def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
-        """Classes and confidence of every pixel, or of those marked in ``only``, e.g. ``labels.array > 0``."""
+        """Class and confidence of every pixel.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands.
+        only : (rows, columns) bool array, optional
+            Pixels to classify, e.g. ``labels.array > 0``. Default: all.
+        on_progress : callable, optional
+            Called with the number of pixels done and their total.
+
+        Returns
+        -------
+        ClassMap
+            ``classes`` (rows, columns) int16, 0 where nothing was classified, and ``confidence`` (rows, columns)
+            float32, NaN there.
+        """
         check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
@@ -306,7 +332,28 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         raw: bool = False,
         coverage: float | None = None,
     ) -> Iterator[MappedWindow]:
-        """The same for scenes of any size: window after window, on the grid of ``tiling``; ``raw``: as ``lengths``."""
+        """Map a scene of any size window by window.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands.
+        windows : iterable of Window
+            Parts of the scene, on the grid of ``tiling``.
+        only : (rows, columns) bool array, optional
+            Pixels to classify. Default: all.
+        with_scores : bool, default False
+            Also give the scores of all classes.
+        raw : bool, default False
+            Scores as by ``lengths``, not calibrated.
+        coverage : float, optional
+            Also give the size of the set of classes that contains the true one with this probability, 0 to 1.
+
+        Yields
+        ------
+        MappedWindow
+            The classes, confidences and other layers of one window.
+        """
         check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
@@ -315,18 +362,18 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             )
 
     def resampled(self, scene: Scene) -> Scene:
-        """A scene of another sensor with the model's bands, to predict and evaluate on."""
+        """The scene of another sensor, resampled to the model's bands, to predict and evaluate on."""
         check_kinds(scene)
         return self._fitted().resampled(scene)
 
     def _arithmetic(self, model: TrainedModel) -> AbstractContextManager[object]:
-        """The network where it is to be computed, and the precision to do it in."""
+        """Move the network to its device; inside the context, products have the classifier's precision."""
         device = Device(self.device, self.precision)
         model.network.to(device.name)
         return device.arithmetic()
 
     def save(self, path: str | Path) -> None:
-        """Write the model file; ``load_model`` brings it back."""
+        """Write the model file, for ``load_model``."""
         write_model(Path(path), self._fitted())
 
     @property
@@ -339,7 +386,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_features_in_(self) -> int:
-        """Bands."""
+        """Number of bands."""
         return self._fitted().bands
 
     def _fitted(self) -> TrainedModel:
@@ -350,23 +397,66 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return model
 
 
+def _build_model(job: TrainingJob, preprocessing: Preprocessing, trained: Trained) -> TrainedModel:
+    """The trained network with all that is needed to use it, not calibrated yet."""
+    network = trained.network.eval()
+    structure = dict(job.structure)
+    if isinstance(network, Solvable):
+        structure |= network.found
+    return TrainedModel(
+        method=job.method.name,
+        patch=job.patch,
+        structure=structure,
+        network=network,
+        preprocessing=preprocessing,
+        legend=job.labels.legend,
+        wavelengths=job.scene.wavelengths,
+        fwhm=job.scene.fwhm,
+        recipe=replace(trained.record, best_epoch=trained.history.best_epoch),
+        split=replace(job.split.describe(), labels=job.labels.digest()),
+        scene=job.scene.name,
+        versions=current_versions(),
+    )
+
+
+def _test_mask(split: Split, shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """The test pixels of a split as a mask (rows, columns)."""
+    if split.test.size == 0:
+        raise SplitError("the split has no test pixel to evaluate on: put some into its test set")
+    mask = np.zeros(shape, dtype=bool)
+    mask.ravel()[split.test] = True
+    return mask
+
+
 def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
-    """A trained classifier from its file. It can predict and evaluate; split_ and history_ stay with the run."""
+    """A trained classifier from its file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A model file, such as ``model.safetensors`` of a run.
+    device, precision : str
+        As of :class:`ConvCapsClassifier`.
+
+    Returns
+    -------
+    ConvCapsClassifier
+        Ready to predict and evaluate; ``split_``, ``scores_`` and ``history_`` are not in the file.
+    """
     model = read_model(Path(path))
-    drawn, recipe = model.split.request(patch=model.patch) or splits.SplitRequest(), model.recipe
-    asked = recipe.get("asked", recipe)
+    drawn, record = model.split.request(patch=model.patch) or splits.SplitRequest(), model.recipe
     classifier = ConvCapsClassifier(
         train=drawn.train,
         val=drawn.val,
         per_class=drawn.per_class,
         split_by=drawn.kind,
         block=drawn.block,
-        epochs=asked.get("epochs"),
-        batch_size=asked.get("batch_size"),
+        epochs=record.user_overrides.epochs,
+        batch_size=record.user_overrides.batch_size,
         patch=model.patch,
-        seed=recipe.get("seed", 0),
+        seed=0 if record.seed is None else record.seed,
         method=model.method,
-        recipe=recipe.get("name"),
+        recipe=record.name,
         structure=model.structure or None,
         device=device,
         precision=precision,

@@ -249,14 +249,14 @@ def test_without_a_limit_there_are_three_for_every_thread(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("error", [SceneError("the cube is damaged"), ValueError("a bug"), OSError(5, "a bad disk")])
-def test_what_a_worker_raises_is_raised_here(cluster: Cluster, error: Exception) -> None:
+def test_an_exception_of_a_task_is_raised_here(cluster: Cluster, error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
         list(cluster.map_in_order(fail, [error] * 5))
     assert raised.value.args == error.args
     assert list(cluster.map_in_order(double, [4])) == [8]
 
 
-def test_what_nobody_waits_for_stops(cluster: Cluster, tmp_path: Path) -> None:
+def test_cancelled_tasks_stop(cluster: Cluster, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     results = cluster.map_as_done(double_or_work, [3, str(sign)])
     assert next(results) == (3, 6)
@@ -279,14 +279,14 @@ def test_another_environment_is_refused(cluster: Cluster, address: str, monkeypa
         pass
 
 
-def test_another_processor_is_told_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_processor_is_reported_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_room, "arithmetic_here", lambda: "other kernels")
     with pytest.warns(DataWarning, match="this machine with other kernels: the last digits can differ") as said:
         assert list(cluster.map_in_order(double, range(5))) == [0, 2, 4, 6, 8]
     assert len(said) == 1
 
 
-def test_dask_that_is_not_there_is_named(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_dask_is_named(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = hypercaps("map", made.model("mlp"), made.path, "--out", made.folder / "map.tif", "--workers", 2)
     assert result.exit_code == 2 and "pip install 'hypercaps[cluster]'" in " ".join(result.output.split())
@@ -348,7 +348,7 @@ def test_map_by_workers_and_by_a_cluster(made: Made, address: str) -> None:
     assert both.exit_code == 2 and "--cluster and --workers were both given" in both.output
 
 
-def test_an_address_where_nobody_answers(made: Made) -> None:
+def test_an_address_without_a_scheduler_is_refused(made: Made) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     model, out = made.model("convcapsnet"), made.folder / "map.tif"
@@ -362,7 +362,7 @@ def test_an_address_where_nobody_answers(made: Made) -> None:
     assert not (made.folder / "study").exists()
 
 
-def test_ctrl_c_ends_the_workers_without_a_word_from_them(made: Made) -> None:
+def test_ctrl_c_ends_the_workers_silently(made: Made) -> None:
     """A real Ctrl-C, which reaches every process of the terminal."""
     command = [sys.executable, "-m", "hypercaps", "map", made.model("convcapsnet"), made.whole_path, "--workers", "2"]
     with subprocess.Popen(

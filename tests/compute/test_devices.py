@@ -12,7 +12,7 @@ from support.scenes import QUICK
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "cpu:x"])
-def test_a_device_that_is_not_there_is_refused_in_a_sentence(name: str) -> None:
+def test_a_missing_device_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(ModelError, match=f"device '{name}' can't be used here") as refusal:
         Device(name)
     assert "\n" not in str(refusal.value)
@@ -23,7 +23,7 @@ def test_an_unknown_precision_lists_the_known() -> None:
         Device("cpu", "float8")
 
 
-def test_the_classifier_asks_before_it_starts(made: tuple[Scene, Labels]) -> None:
+def test_the_classifier_checks_the_device_before_it_starts(made: tuple[Scene, Labels]) -> None:
     with pytest.raises(ModelError, match="device 'gpu'"):
         ConvCapsClassifier(**QUICK, device="gpu").fit(*made)
 

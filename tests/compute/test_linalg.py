@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from hypercaps.compute import linalg
 from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.scene import Scene
-from hypercaps.training.label_propagation import guide
+from hypercaps.training.label_propagation import edge_features
 from hypercaps.training.preprocessing import PCAWhitening, Standardising
 
 THREADS = (1, 2, 3)
@@ -40,7 +40,7 @@ def test_the_statistics_of_a_scene_are_the_same_to_the_bit_for_any_number_of_thr
         use_threads(threads)
         with threadpool_limits(threads, user_api="blas"):
             whitening = PCAWhitening.fit(scene)
-            edges = guide(whitening, whitening.transform(scene.read().values).flatten(0, 1).numpy())
+            edges = edge_features(whitening, whitening.transform(scene.read().values).flatten(0, 1).numpy())
             results.append(whitening.arrays() | Standardising.fit(scene).arrays() | {"guide": edges})
     for other in results[1:]:
         for name, array in results[0].items():

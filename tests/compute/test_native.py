@@ -31,12 +31,12 @@ def lengths() -> torch.Tensor:
 @pytest.fixture
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(native, "library_path", lambda variant: tmp_path / f"{variant}.so")
-    native._find_team.cache_clear()
+    native._load.cache_clear()
     yield
-    native._find_team.cache_clear()
+    native._load.cache_clear()
 
 
-def test_without_compiled_kernels_it_says_so_once_and_gives_the_same_answer(
+def test_without_compiled_kernels_it_warns_once_and_gives_the_same_result(
     nothing_compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.warns(SpeedWarning, match="several times slower: install a C compiler"):
@@ -45,7 +45,7 @@ def test_without_compiled_kernels_it_says_so_once_and_gives_the_same_answer(
         warnings.simplefilter("error")
         assert torch.equal(lengths(), found)
     monkeypatch.undo()
-    native._find_team.cache_clear()
+    native._load.cache_clear()
     torch.testing.assert_close(lengths(), found, rtol=0, atol=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_torch_gets_its_threads_back() -> None:
 
 
 @compiled
-def test_first_use_is_not_late() -> None:
+def test_the_first_use_is_fast() -> None:
     """A new program that maps its first pixels compiles nothing: what it imports is what it takes."""
     script = (
         "import sys, time, torch, numpy, sklearn.base, safetensors.torch\n"
@@ -151,7 +151,7 @@ def test_installing_goes_on_where_compiling_fails(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_compiler_pip_is_asked_for_one(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_pip_installs_one(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(hook.platform, "system", lambda: "Windows")

@@ -11,7 +11,7 @@ import torch
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
 from hypercaps.errors import DataWarning, ModelError, ModelFileError
 from hypercaps.inference.predict import map_scores
-from hypercaps.models.registry import METHODS, Method, SolvedRecipe
+from hypercaps.models.registry import METHODS, Method
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import kind_of
 from support.scenes import QUICK, make_cube
@@ -38,7 +38,7 @@ def classifier(name: str, **changes: object) -> ConvCapsClassifier:
     options = dict(QUICK, method=name, structure=SMALL.get(name), patch=PATCHES.get(name))
     options |= {"epochs": LONGER.get(name, QUICK["epochs"]), "batch_size": SMALLER_BATCH.get(name, QUICK["batch_size"])}
     options |= changes
-    if isinstance(METHODS[name].recipe(), SolvedRecipe):
+    if not METHODS[name].recipe().has_epochs:
         del options["epochs"], options["batch_size"]
     return ConvCapsClassifier(**options)
 
@@ -63,7 +63,7 @@ def test_it_learns_the_made_scene(fitted: ConvCapsClassifier) -> None:
     assert fitted.scores_.oa > 95
 
 
-def test_order_and_company_in_a_batch_change_nothing(fitted: ConvCapsClassifier) -> None:
+def test_scores_do_not_depend_on_the_batch(fitted: ConvCapsClassifier) -> None:
     network, patches = fitted.model_.network, some_patches(fitted)
     order = torch.tensor([7, 0, 11, 3])
     with torch.inference_mode():
@@ -79,7 +79,7 @@ def test_maps_are_the_same_to_the_bit_whatever_the_window(fitted: ConvCapsClassi
         np.testing.assert_array_equal(map_scores(fitted.model_, scene, window=window), whole)
 
 
-def test_a_map_is_what_the_network_says_of_each_patch(fitted: ConvCapsClassifier) -> None:
+def test_a_map_equals_the_scores_of_each_patch(fitted: ConvCapsClassifier) -> None:
     scene, _ = made()
     pixels = np.array([0, 17, 35, 36 * 20 + 3, 36 * 36 - 1])  # corners too
     store = PatchStore(scene, fitted.model_.preprocessing, pixels, fitted.model_.patch)
@@ -122,7 +122,7 @@ def test_saved_and_loaded_it_gives_the_same_bits(fitted: ConvCapsClassifier, tmp
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_bits_and_torchs_own_generator_is_left_alone(name: str) -> None:
-    changes = {} if isinstance(METHODS[name].recipe(), SolvedRecipe) else {"epochs": 2}
+    changes = {"epochs": 2} if METHODS[name].recipe().has_epochs else {}
     one = classifier(name, **changes).fit(*made(), evaluate=False)
     torch.randn(3)  # another state of torch's own generator
     before = torch.get_rng_state()
@@ -135,7 +135,7 @@ def test_the_same_seed_gives_the_same_bits_and_torchs_own_generator_is_left_alon
 @pytest.mark.parametrize("name", METHODS)
 def test_one_epoch_lowers_the_loss(name: str) -> None:
     scene, labels = made()
-    changes = {} if isinstance(METHODS[name].recipe(), SolvedRecipe) else {"epochs": 1}
+    changes = {"epochs": 1} if METHODS[name].recipe().has_epochs else {}
     one = classifier(name, val=0.0, **changes)  # without validation the last weights are kept
     model = one.fit(scene, labels, evaluate=False).model_
     pixels = one.split_.train
@@ -148,7 +148,7 @@ def test_one_epoch_lowers_the_loss(name: str) -> None:
     assert after < before
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if not isinstance(METHODS[name].recipe(), SolvedRecipe)])
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].recipe().has_epochs])
 def test_gradients_reach_every_weight(name: str) -> None:
     method = METHODS[name]
     structure = {**SMALL.get(name, {}), **(method.recipe().structure or {})}
@@ -188,7 +188,7 @@ def test_invalid_pixels_get_no_class_and_their_neighbours_get_one(fitted: ConvCa
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_more_memory_than_there_is_is_refused_before_it_starts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_exceeds_the_free_memory_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hypercaps.training.memory.available_memory", lambda: 1000)
     with pytest.raises(ModelError, match=rf"^{name} needs about \d+\.\d GB to train on scene 'made'.*are free"):
         classifier(name).fit(*made())

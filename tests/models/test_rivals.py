@@ -55,11 +55,11 @@ class TestMLP:
         assert layers == [(200, 2048), (2048, 4096), (4096, 2048), (2048, 2048), (2048, 16)]
         assert [m.p for m in network.modules() if isinstance(m, nn.Dropout)] == [0.5] * 4
 
-    def test_it_looks_at_single_pixels(self) -> None:
+    def test_it_uses_single_pixels(self) -> None:
         with pytest.raises(ModelError, match="mlp looks at single pixels and patch is 3"):
             MLP(26, 3, patch=3, hidden=[4])
 
-    def test_no_dropout_is_a_dropout(self) -> None:
+    def test_a_dropout_of_zero_is_allowed(self) -> None:
         MLP(26, 3, hidden=[4], dropout=0)
         for wrong in (1, -0.1, "half"):
             with pytest.raises(ModelError, match="dropout is"):
@@ -105,7 +105,7 @@ class TestCNN3D:
         assert count_parameters(get_method("3d-cnn").blueprint(200, 16)) == 1_119_856
         assert [conv.out_channels for conv in get_method("3d-cnn").blueprint(200, 16).convs] == [32, 32, 32]
 
-    def test_limits_say_what_they_are(self) -> None:
+    def test_sizes_out_of_range_are_refused_with_the_limits(self) -> None:
         with pytest.raises(ModelError, match="at least 94 are needed"):
             CNN3D(93, 9)
         with pytest.raises(ModelError, match="takes patches of 25 or 27, and patch is 29"):
@@ -150,7 +150,7 @@ class TestSemiCNN:
             without = coded._replace(**{part: torch.zeros_like(getattr(coded, part))})
             assert not torch.allclose(network.decode(without), network.decode(coded))
 
-    def test_unlabelled_pixels_teach(self) -> None:
+    def test_unlabelled_pixels_improve_the_reconstruction(self) -> None:
         """Rebuilding pixels that never had a label gets better, and without them in training less so."""
         cube, labels = make_cube()
         # A strip of ground that no label lies on, with a spectrum of its own.
@@ -159,20 +159,20 @@ class TestSemiCNN:
         scene, truth = Scene.from_array(cube), Labels.from_array(labels)
         strange = np.flatnonzero((np.arange(36 * 36) % 36) >= 30)
 
-        def rebuilding_error(network: nn.Module, preprocessing: object) -> float:
+        def reconstruction_error(network: nn.Module, preprocessing: object) -> float:
             patches = PatchStore(scene, preprocessing, strange, 9).gather(torch.arange(strange.size))
             with torch.inference_mode():
-                return float(network.eval().rebuilding_error(patches))
+                return float(network.eval().reconstruction_error(patches))
 
         trained = ConvCapsClassifier(method="se-2d-cnn", train=0.4, epochs=6, batch_size=16).fit(scene, truth).model_
         fresh = get_method("se-2d-cnn").network(26, 3)
-        after = rebuilding_error(trained.network, trained.preprocessing)
-        assert after < 0.5 * rebuilding_error(fresh, trained.preprocessing)
+        after = reconstruction_error(trained.network, trained.preprocessing)
+        assert after < 0.5 * reconstruction_error(fresh, trained.preprocessing)
         with pytest.MonkeyPatch.context() as patch:
             nothing = np.empty(0, dtype=np.int64)
-            patch.setattr("hypercaps.classifier.draw_valid_pixels", lambda *args, **options: nothing)
+            patch.setattr("hypercaps.training.job.draw_valid_pixels", lambda *args, **options: nothing)
             alone = ConvCapsClassifier(method="se-2d-cnn", train=0.4, epochs=6, batch_size=16).fit(scene, truth).model_
-        assert after < 0.8 * rebuilding_error(alone.network, alone.preprocessing)
+        assert after < 0.8 * reconstruction_error(alone.network, alone.preprocessing)
 
 
 def test_unlabelled_pixels_are_valid_and_not_among_the_labelled_ones() -> None:
@@ -246,7 +246,7 @@ class TestSVM:
         machine.solve(spectra.flatten(1).double(), targets, torch.zeros(0, 9).double(), targets[:0])
         assert (machine.gamma, machine.cost) == WindowSVM.CHOICES[0]
 
-    def test_epochs_mean_nothing_to_it_and_are_refused(self, made: tuple[Scene, Labels]) -> None:
+    def test_epochs_are_refused(self, made: tuple[Scene, Labels]) -> None:
         for name in ("epochs", "batch_size"):
             with pytest.raises(ModelError, match=f"rbf-svm is solved at once: it has no {name.replace('_', ' ')}"):
                 ConvCapsClassifier(method="rbf-svm", **{name: 3}).fit(*made)

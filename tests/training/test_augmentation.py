@@ -1,6 +1,8 @@
-"""What a recipe may do otherwise than the paper's: symmetries, noise, the learning rate's course, extra patches."""
+"""Differences from the paper's training: symmetries, noise, one-cycle learning rate, extra patches."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +11,10 @@ from torch import Tensor
 
 from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.scene import Scene
+from hypercaps.models.history import History
+from hypercaps.models.recipes import Augmentation, Stage
 from hypercaps.models.registry import get_method
-from hypercaps.training.loop import Augmentation, Examples, History, Progress, one_cycle, train
+from hypercaps.training.loop import Examples, LoopSettings, Progress, TrainingLoop, one_cycle
 from hypercaps.training.patches import PatchStore, symmetries
 from hypercaps.training.preprocessing import PCAWhitening
 from support.scenes import make_cube
@@ -34,8 +38,8 @@ def run(
     network = method.network(26, 3, patch=7, seed=seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=True)
     given = options.pop("examples", None) or examples()
-    common = {"epochs": epochs, "batch_size": 16, "seed": seed, "augmentation": augmentation, **options}
-    history = train(network, method.loss, given, optimizer, **common)
+    stage = Stage(epochs, seed, augmentation or Augmentation())
+    history = TrainingLoop(network, optimizer, given, LoopSettings(method.loss, 16, **options), stage).run()
     return network.state_dict(), history
 
 
@@ -51,7 +55,7 @@ class TestSymmetries:
         found = [tuple(row) for row in symmetries(3).tolist()]
         assert set(found) == expected and len(found) == 8 and found[0] == tuple(range(9))
 
-    def test_a_gathered_patch_is_turned_as_asked(self) -> None:
+    def test_a_gathered_patch_is_turned_in_the_given_order(self) -> None:
         store, which = examples().store, torch.arange(8)
         plain = store.gather(which)
         turned = store.gather(which, symmetries(7))  # each patch another way
@@ -61,7 +65,7 @@ class TestSymmetries:
             np.testing.assert_array_equal(turned[number].numpy(), ways[number % 2])
 
 
-def test_noise_falls_only_on_what_is_learned_from_and_has_its_size() -> None:
+def test_noise_is_added_to_training_patches_only_with_its_standard_deviation() -> None:
     store = examples().store
     which = torch.arange(5)
     noisy = store.with_noise(which, 0.7, np.random.default_rng(1))
@@ -75,7 +79,7 @@ def test_noise_falls_only_on_what_is_learned_from_and_has_its_size() -> None:
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 5, 17, 200])
-def test_the_learning_rate_goes_the_way_of_torchs_own_one_cycle(steps: int) -> None:
+def test_the_learning_rate_follows_torchs_one_cycle(steps: int) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.01)
     if steps == 4:  # where torch divides by nothing: the highest rate comes first
         assert one_cycle(0, 4) == 1.0
@@ -92,11 +96,11 @@ def test_the_learning_rate_goes_the_way_of_torchs_own_one_cycle(steps: int) -> N
             torchs.step()
 
 
-def test_an_augmentation_that_changes_nothing_gives_the_same_bits_as_none() -> None:
+def test_the_default_augmentation_changes_no_bit() -> None:
     assert equal(run(None)[0], run(Augmentation())[0])
 
 
-def test_the_papers_loop_is_what_it_was() -> None:
+def test_the_papers_loop_equals_one_written_out_here() -> None:
     """Against a loop written out here: an order from the seed, Adam, the earliest best validation epoch."""
     given, method = examples(), get_method("convcapsnet")
     network = method.network(26, 3, patch=7, seed=3)
@@ -119,7 +123,7 @@ def test_the_papers_loop_is_what_it_was() -> None:
     assert equal(run(None, epochs=3, examples=given)[0], kept)
 
 
-def test_every_part_of_an_augmentation_does_something_and_follows_the_seed() -> None:
+def test_every_augmentation_changes_the_weights_and_follows_the_seed() -> None:
     plain = run(Augmentation(keep_last=True))[0]
     for augmentation in (
         Augmentation(symmetries=True, keep_last=True),
@@ -146,7 +150,7 @@ def test_the_last_weights_are_kept_and_after_ctrl_c_the_best() -> None:
     weights, history = run(Augmentation(keep_last=True), epochs=6)
     assert history.best_epoch == 6
     measured = [record.val_oa for record in history.records]
-    assert measured.index(max(measured)) < 5  # else this test tells nothing
+    assert measured.index(max(measured)) < 5  # else this test shows nothing
 
     def stop(now: Progress) -> None:
         if now.epoch == 6:
@@ -163,6 +167,7 @@ def test_extra_patches_are_learned_from_in_their_epoch() -> None:
         asked.append(epoch)
         return torch.arange(60, 60 + 10)
 
-    _, history = run(ALL, extra=extra)
-    assert asked == [1, 2] and not equal(run(ALL, extra=extra)[0], run(ALL)[0])
+    given = replace(examples(), extra=extra)
+    _, history = run(ALL, examples=given)
+    assert asked == [1, 2] and not equal(run(ALL, examples=given)[0], run(ALL)[0])
     assert len(history.records) == 2

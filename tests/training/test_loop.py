@@ -6,14 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from hypercaps.errors import Interrupted, TrainingError
-from hypercaps.training.loop import Examples, Progress, train
+from hypercaps.models.recipes import Stage
+from hypercaps.training.loop import Examples, LoopSettings, Progress, TrainingLoop
 from hypercaps.training.memory import bytes_to_train
 
 
 class FakeStore:
     """Patches that are their own number: (B, 1, 1, 1)."""
 
-    def gather(self, which: Tensor) -> Tensor:
+    def gather(self, which: Tensor, order: Tensor | None = None) -> Tensor:
         return which.float().view(-1, 1, 1, 1)
 
     def to(self, device: str) -> FakeStore:
@@ -51,8 +52,8 @@ def run(
         return scores[:, 0].mean()
 
     optimizer = torch.optim.Adam(network.parameters(), lr=options.pop("learning_rate", 0.1))
-    options = {"seed": 0} | options
-    history = train(network, loss, examples, optimizer, epochs=epochs or len(right), batch_size=batch_size, **options)
+    stage = Stage(epochs or len(right), options.pop("seed", 0))
+    history = TrainingLoop(network, optimizer, examples, LoopSettings(loss, batch_size, **options), stage).run()
     return network, history
 
 
@@ -110,7 +111,7 @@ def test_progress_goes_from_nothing_to_all() -> None:
     assert steps[-1].last is not None and steps[-1].last.epoch == 3 == steps[-1].epochs
 
 
-def test_divergence_is_said() -> None:
+def test_divergence_is_an_error() -> None:
     with pytest.raises(TrainingError, match=r"diverged in epoch 1.*learning rate of inf"):
         run([1, 1], learning_rate=float("inf"))
 

@@ -110,7 +110,7 @@ def test_at_a_straight_edge_of_nodata_the_scene_is_mirrored_as_at_its_border() -
 
 
 @pytest.mark.parametrize("side", [1, 3, 5, 7])
-def test_what_stands_in_is_always_valid(side: int) -> None:
+def test_invalid_positions_are_replaced_by_valid_ones(side: int) -> None:
     valid = np.random.default_rng(side).random((500, side, side)) < np.linspace(0.05, 1, 500)[:, None, None]
     valid[:, side // 2, side // 2] = True
     standing = reflect_invalid(valid)
@@ -120,7 +120,7 @@ def test_what_stands_in_is_always_valid(side: int) -> None:
     np.testing.assert_array_equal(standing[flat], own[flat])  # whoever is valid stands for itself
 
 
-def test_what_stands_in_by_hand() -> None:
+def test_replaced_positions_of_a_patch_worked_out_by_hand() -> None:
     valid = np.ones((4, 5, 5), dtype=bool)
     valid[0, 0, 1] = False  # mirrored at row 1: row 2
     valid[1, :2, 1] = False  # row 0 at row 2: row 4; row 1 at row 2: row 3

@@ -68,7 +68,7 @@ def test_invalid_pixels_are_left_out_counted_and_become_zeros() -> None:
     assert (white[0] == 0).all() and np.isfinite(white).all() and (white[1:] != 0).any()
 
 
-def test_nothing_valid_and_nothing_varying_are_refused() -> None:
+def test_scenes_without_valid_pixels_or_variance_are_refused() -> None:
     with pytest.raises(SceneError, match="0 valid pixels among 12"):
         PCAWhitening.fit(Scene.from_array(np.full((3, 4, 5), np.nan)))
     for value in (0.0, 1234.5, 65535, 1e-7):

@@ -1,4 +1,4 @@
-"""The recipe ``best``: a network that was taught by the labels and by what flowed from them."""
+"""The recipe ``best``: a network that is trained on the labels and on pseudo-labels propagated from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypercaps import ConvCapsClassifier, Labels, Scene, Split
 from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.errors import DataWarning
 from hypercaps.inference.metrics import score
-from hypercaps.models.registry import SelfTraining, get_method
+from hypercaps.models.recipes import SelfTraining
+from hypercaps.models.registry import get_method
 from hypercaps.training.loop import Progress
 
 QUICK = {"epochs": 6, "batch_size": 32}
@@ -19,7 +20,7 @@ QUICK = {"epochs": 6, "batch_size": 32}
 def fields(seed: int = 0) -> tuple[Scene, Labels, Split]:
     """Six fields of two crops in much noise, whose spectra drift from field to field, and four labels in each field.
 
-    Too few to learn a field's spectrum by; what the scene shows is where a field ends.
+    Too few labels to learn a field's spectrum; the scene shows where a field ends.
     """
     rng = np.random.default_rng(seed)
     rows, cols, bands = 24, 48, 26
@@ -50,12 +51,12 @@ def test_with_few_labels_it_beats_the_papers_recipe() -> None:
     assert found["best"] > found["paper"] + 5 and found["best"] > 90, found
 
 
-def test_the_model_says_how_it_was_trained() -> None:
+def test_the_model_records_how_it_was_trained() -> None:
     scene, labels, split = fields()
     fitted = ConvCapsClassifier(**QUICK).fit(scene, labels, split)
-    told = fitted.model_.recipe
-    assert (told["name"], told["epochs"], told["second_epochs"], told["extra"]) == ("best", 6, 6, 1000)
-    assert told["best_epoch"] == 12 == len(fitted.history_)
+    record = fitted.model_.recipe
+    assert (record.name, record.epochs, record.second_epochs, record.extra) == ("best", 6, 6, 1000)
+    assert record.best_epoch == 12 == len(fitted.history_)
     assert [record.stage for record in fitted.history_] == [1] * 6 + [2] * 6
 
 
@@ -73,7 +74,7 @@ def test_threads_change_no_bit() -> None:
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
-def test_progress_goes_on_through_both_stages() -> None:
+def test_progress_continues_through_both_stages() -> None:
     steps: list[Progress] = []
     scene, labels, split = fields()
     ConvCapsClassifier(**QUICK).fit(scene, labels, split, evaluate=False, on_progress=steps.append)
@@ -92,24 +93,24 @@ def test_ctrl_c_keeps_a_model_of_either_stage(stop_at: float, monkeypatch: pytes
 
     if stop_at == 6.5:  # between the stages
 
-        def flow(*args: object) -> None:
+        def propagate(*args: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("hypercaps.training.label_propagation.flow", flow)
+        monkeypatch.setattr("hypercaps.training.label_propagation.propagate", propagate)
     scene, labels, split = fields()
     fitted = ConvCapsClassifier(**QUICK).fit(scene, labels, split, on_progress=stop)
     history = fitted.history_
     assert history.interrupted and len(history) == {3: 2, 6.5: 6, 7: 6, 9: 8}[stop_at]
     kept = history[history.best_epoch - 1]
-    truth, said = labels.array.ravel()[split.val], fitted.predict(scene).ravel()[split.val]
-    assert score(truth, said, labels.legend).oa == pytest.approx(kept.val_oa)  # the weights are that epoch's
+    truth, predicted = labels.array.ravel()[split.val], fitted.predict(scene).ravel()[split.val]
+    assert score(truth, predicted, labels.legend).oa == pytest.approx(kept.val_oa)  # the weights are that epoch's
     if stop_at == 9:
         assert kept.val_oa >= history[5].val_oa
-    # The model says that it learned from pixels without a label only if the network that was kept did.
-    assert bool(fitted.model_.recipe["extra"]) == bool(fitted.model_.recipe["second_epochs"]) == (kept.stage == 2)
+    # The model records pseudo-labelled pixels only if the network that was kept was trained on them.
+    assert bool(fitted.model_.recipe.extra) == bool(fitted.model_.recipe.second_epochs) == (kept.stage == 2)
 
 
-def test_nodata_takes_no_part() -> None:
+def test_nodata_pixels_are_not_used() -> None:
     scene, labels, split = fields()
     cube = scene.read(slice(0, 24), slice(0, 48)).values.copy()
     cube[0, :, :] = np.nan
@@ -122,11 +123,13 @@ def test_nodata_takes_no_part() -> None:
         assert (fitted.predict(Scene.from_array(cube))[1:] > 0).all()
 
 
-def test_of_a_larger_scene_only_ground_near_the_labels_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_larger_scene_only_pixels_near_the_labels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, labels, split = fields()
-    monkeypatch.setattr("hypercaps.training.label_propagation.region.__defaults__", (200,))  # less than a tile: nothing
+    monkeypatch.setattr(
+        "hypercaps.training.label_propagation.region_near_labels.__defaults__", (200,)
+    )  # less than a tile: nothing
     alone = ConvCapsClassifier(**QUICK).fit(scene, labels, split, evaluate=False)
-    assert alone.model_.recipe["second_epochs"] == 0 and len(alone.history_) == 6  # the first network is all there is
+    assert alone.model_.recipe.second_epochs == 0 and len(alone.history_) == 6  # the first network is all there is
 
 
 class TestStages:
@@ -141,7 +144,7 @@ class TestStages:
         found = self.recipe.stages(pixels, 200_000, self.recipe.epochs_for(pixels))
         assert found == (first, second, extra)
 
-    def test_what_is_asked_for_is_the_first_stage(self) -> None:
+    def test_the_users_epochs_are_those_of_the_first_stage(self) -> None:
         assert isinstance(self.recipe, SelfTraining)
         assert self.recipe.stages(1000, 5000, 100) == (100, 75, 1000)
         assert self.recipe.stages(1000, 5000, 1) == (1, 1, 1000)

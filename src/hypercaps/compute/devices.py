@@ -1,4 +1,4 @@
-"""Where networks are computed, how precisely, and in how much memory."""
+"""Device, precision, threads, memory and versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def arithmetic_here() -> str:
-    """What the processor's results depend on, to the last digit: the kernels, and what torch chose for it."""
+    """What the last digits of results depend on: the variant of the kernels, and torch's for this processor."""
     return f"{native.variant() or 'no'} kernels and torch for {torch.backends.cpu.get_cpu_capability()}"
 
 
@@ -41,14 +41,14 @@ class Device:
             raise ModelError(f"device {self.name!r} can't be used here ({reason}): give cpu, or leave it out") from None
 
     def arithmetic(self) -> AbstractContextManager[object]:
-        """Inside, products are as precise as was asked for."""
+        """Context in which products have this precision."""
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(torch.device(self.name).type, dtype=torch.bfloat16)
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this program holds."""
+    """Bytes of memory that this process uses."""
     return int(psutil.Process().memory_info().rss)
 
 
@@ -57,7 +57,7 @@ def current_versions() -> dict[str, str]:
 
 
 def use_threads(threads: int) -> None:
-    """How many processor threads training and mapping take."""
+    """Set the number of processor threads of training and mapping."""
     torch.set_num_threads(threads)
 
 
@@ -71,5 +71,5 @@ def total_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can be had without pushing other programs out."""
+    """Bytes that can be allocated without swapping."""
     return int(psutil.virtual_memory().available)

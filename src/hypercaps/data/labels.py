@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import hashlib
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -139,10 +140,10 @@ class Labels:
     legend: Legend
     name: str = "labels"
     groups: npt.NDArray[np.int32] | None = None
-    _valid_in: Scene | None = field(default=None, init=False, repr=False, compare=False)  # checked by where_valid
+    _checked: _Checked | None = field(default=None, init=False, repr=False, compare=False)  # set by where_valid
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_valid_in": None}  # a scene may not be picklable
+        return {**self.__dict__, "_checked": None}  # a scene may not be picklable
 
     @classmethod
     def from_array(
@@ -212,10 +213,20 @@ class Labels:
     def where_valid(self, scene: Scene) -> Labels:
         """Labels without those on invalid pixels of the scene, with a warning if any are removed.
 
-        Only windows with labels are read, and nothing for labels that this method returned for the same scene object.
+        The result is remembered: labels are checked against a scene once and the warning is issued once, also if this
+        is called again, on these labels or on the result. The result keeps the ``digest`` of the labels as given.
         """
-        if self._valid_in is scene:
-            return self
+        if self._checked is not None and self._checked.scene() is scene:
+            return self._checked.valid or self
+        valid = self._without_invalid(scene)
+        checked = _Checked(weakref.ref(scene), None, self.digest())
+        object.__setattr__(valid, "_checked", checked)  # a frozen dataclass has no other way
+        if valid is not self:
+            object.__setattr__(self, "_checked", checked._replace(valid=valid))
+        return valid
+
+    def _without_invalid(self, scene: Scene) -> Labels:
+        """Only windows with labels are read."""
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
@@ -223,7 +234,6 @@ class Labels:
                 part[~scene.read(window.rows, window.cols).valid] = 0
         removed = int((self.array > 0).sum() - (kept > 0).sum())
         if removed == 0:
-            object.__setattr__(self, "_valid_in", scene)
             return self
         if not kept.any():
             raise LabelsError(
@@ -235,10 +245,18 @@ class Labels:
             "and are left out"
         )
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
-        labels = Labels.from_array(kept, self.legend, name=self.name, groups=groups)
-        object.__setattr__(labels, "_valid_in", scene)
-        return labels
+        return Labels.from_array(kept, self.legend, name=self.name, groups=groups)
 
     def digest(self) -> str:
-        """SHA-256 of shape and class numbers."""
+        """SHA-256 of shape and class numbers, of the labels as they were given; ``where_valid`` does not change it."""
+        if self._checked is not None:
+            return self._checked.digest
         return hashlib.sha256(repr(self.shape).encode() + self.array.astype("<i2").tobytes()).hexdigest()
+
+
+class _Checked(NamedTuple):
+    """What ``Labels.where_valid`` found for one scene."""
+
+    scene: weakref.ref[Scene]
+    valid: Labels | None  # None: the labels themselves
+    digest: str  # of the labels as they were given

@@ -10,7 +10,6 @@ between the length at the pixel and that at the baseline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +20,8 @@ from torch import Tensor, nn
 
 from hypercaps.errors import ModelError
 from hypercaps.inference.model import TrainedModel
-from hypercaps.models.capsules.layers import ClassCaps
 from hypercaps.models.capsules.routing import coupling_coefficients, prediction_vectors
+from hypercaps.models.protocols import Explainable
 from hypercaps.training.preprocessing import PCAWhitening
 
 STEPS = 32  # between the baseline and the pixel
@@ -32,21 +31,11 @@ RANDOM_DRAWS = 10  # of as many bands, that the deletion check compares with
 Floats = npt.NDArray[np.float64]
 
 
-class RoutedNetwork(NamedTuple):
-    """The parts of a network that attribution needs: capsules along the spectrum that are routed to classes."""
-
-    lower_capsules: Callable[[Tensor], Tensor]  # (B, D, D, C) -> (B, positions, arrays, e)
-    classcaps: ClassCaps
-    view: tuple[int, int]  # components seen by a position, and the step from one position to the next
-
-
-def routed_network(network: nn.Module) -> RoutedNetwork:
+def routed_network(network: nn.Module) -> Explainable:
     """Raise ModelError if the network has no capsules that are routed to classes."""
-    classcaps = getattr(network, "classcaps", None)
-    lower, view = getattr(network, "lower_capsules", None), getattr(network, "view", None)
-    if not isinstance(classcaps, ClassCaps) or lower is None or view is None:
+    if not isinstance(network, Explainable):
         raise ModelError("it has no capsules that are routed to classes")
-    return RoutedNetwork(lower, classcaps, view)
+    return network
 
 
 class Attribution(NamedTuple):
@@ -89,13 +78,13 @@ class _FixedRouting(NamedTuple):
     weights: Tensor  # shape of the lower capsules; their product with the capsules, summed, is |s|
 
 
-def _fix_routing(network: RoutedNetwork, white: Tensor, output: int) -> tuple[Tensor, _FixedRouting]:
+def _fix_routing(network: Explainable, white: Tensor, output: int) -> tuple[Tensor, _FixedRouting]:
     """Lower capsules (B, positions, arrays, e) of whitened patches, and their routing to class ``output``."""
-    viewpoints = network.classcaps.viewpoints.detach().flatten(0, 1)  # (I, n, e, d)
+    viewpoints = network.viewpoints.detach().flatten(0, 1)  # (I, n, e, d)
     with torch.no_grad():
         children = network.lower_capsules(white)  # (B, positions, arrays, e)
         predictions = prediction_vectors(children.flatten(1, 2), viewpoints)  # û: (B, I, n, d)
-        couplings = coupling_coefficients(predictions, network.classcaps.routings)[:, :, output]  # l: (B, I)
+        couplings = coupling_coefficients(predictions, network.routings)[:, :, output]  # l: (B, I)
         weighted = couplings[:, :, None] * predictions[:, :, output]  # l(i) û(i): (B, I, d)
         total = weighted.sum(dim=1)  # s, Eq. 6: (B, d)
         direction = total / torch.linalg.vector_norm(total, dim=1, keepdim=True).clamp_min(1e-12)
@@ -104,7 +93,7 @@ def _fix_routing(network: RoutedNetwork, white: Tensor, output: int) -> tuple[Te
     return children, _FixedRouting(couplings, contributions, weights)
 
 
-def _integrated_gradient(network: RoutedNetwork, white: Tensor, weights: Tensor) -> Tensor:
+def _integrated_gradient(network: Explainable, white: Tensor, weights: Tensor) -> Tensor:
     """Mean gradient of the length on the straight line from zero to ``white`` (B, D, D, C)."""
     gradient = torch.zeros_like(white)
     for step in range(STEPS):

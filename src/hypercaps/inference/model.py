@@ -15,6 +15,7 @@ from hypercaps.data.scene import Scene
 from hypercaps.data.splits import SplitDescription
 from hypercaps.errors import ModelFileError
 from hypercaps.inference.calibration import Calibration
+from hypercaps.models.history import TrainingRecord
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.training.preprocessing import Preprocessing, kind_of
 
@@ -31,7 +32,7 @@ class TrainedModel:
     legend: Legend  # the trained classes: entry i belongs to output i
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
     fwhm: npt.NDArray[np.float64] | None = None  # (bands,) nm: how wide each band is at half of its height
-    recipe: dict[str, Any] = field(default_factory=dict)  # how it was trained
+    recipe: TrainingRecord = field(default_factory=TrainingRecord)  # how it was trained
     split: SplitDescription = field(default_factory=SplitDescription)  # what it was trained on
     scene: str = ""
     scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
@@ -95,7 +96,7 @@ class TrainedModel:
             "parameters": self.parameters,
             "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
             "scene": self.scene,
-            "recipe": self.recipe,
+            "recipe": self.recipe.to_json(),
             "split": self.split.to_json(),
             "scores": self.scores,
             "versions": self.versions,

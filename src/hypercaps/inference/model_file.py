@@ -22,6 +22,7 @@ from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.inference.calibration import Calibration
 from hypercaps.inference.model import TrainedModel
 from hypercaps.io.writers.atomic import write_bytes
+from hypercaps.models.history import TrainingRecord
 from hypercaps.models.registry import get_method
 from hypercaps.training.preprocessing import KINDS, kind_of
 
@@ -119,7 +120,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         legend=legend,
         wavelengths=of_bands.get("wavelengths"),
         fwhm=of_bands.get("fwhm"),
-        recipe=about["recipe"],
+        recipe=TrainingRecord.from_json(about["recipe"]),
         split=SplitDescription.from_json(about["split"]),
         scene=about["scene"],
         scores=about["scores"],

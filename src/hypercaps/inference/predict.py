@@ -16,12 +16,12 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from hypercaps.compute import native
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.inference.model import TrainedModel
+from hypercaps.models.protocols import BatchInvariant, IndexedForward, WindowForward, kernel_threads
 from hypercaps.training.patches import read_with_halo, reflect_invalid
 
 STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
@@ -184,7 +184,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
     height, width = mask.shape
     wanted = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
-    if getattr(model.network, "is_batch_invariant", False):  # no fixed tiles are needed
+    if isinstance(model.network, BatchInvariant) and model.network.is_batch_invariant:  # no fixed tiles are needed
         white = model.preprocessing.transform(pixels.values, pixels.valid)
         scores[wanted] = _scores_of_pixels(model, white, pixels.valid, wanted)
         return scores
@@ -195,10 +195,9 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
         around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
         valid = pixels.valid[around]
         white = model.preprocessing.transform(pixels.values[around], valid).to(device)
-        over_window = getattr(model.network, "over_window", None)
-        if over_window is not None and valid.all():  # the network has a way that shares work between neighbours
+        if isinstance(model.network, WindowForward) and valid.all():
             with torch.inference_mode():
-                found = model.confidences(over_window(white)).float().cpu().numpy()  # (h, w, n)
+                found = model.confidences(model.network.over_window(white)).float().cpu().numpy()  # (h, w, n)
             chosen = wanted[tile.rows, tile.cols]
             scores[tile.rows, tile.cols][chosen] = found[chosen]
             continue
@@ -211,7 +210,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
             part = patches[r - tile.r0 : strip.r1 - tile.r0].flatten(0, 1)  # (B, D, D, C), a copy
             if not valid.all():
                 part = _mended(part, valid[r - tile.r0 : strip.r1 - tile.r0 + 2 * halo], model.patch)
-            with torch.inference_mode(), native.cores_for(model.network):
+            with torch.inference_mode(), kernel_threads(model.network):
                 found = model.confidences(model.network(part)).float().cpu().numpy().reshape(*chosen.shape, -1)
             scores[strip.rows, strip.cols][chosen] = found[chosen]
     return scores
@@ -230,6 +229,8 @@ def _mended(patches: Tensor, valid: Mask, patch: int) -> Tensor:
 
 def _scores_of_pixels(model: TrainedModel, white: Tensor, valid: Mask, wanted: Mask) -> npt.NDArray[np.float32]:
     """Scores (N, n) of the wanted pixels (h, w) of a whitened window (h + D - 1, w + D - 1, C)"""
+    network = model.network
+    assert isinstance(network, IndexedForward)
     around, across = np.arange(model.patch), white.shape[1]
     offsets = (around[:, None] * across + around).ravel()  # of a patch's pixels from its first
     rows, cols = np.nonzero(wanted)
@@ -244,7 +245,7 @@ def _scores_of_pixels(model: TrainedModel, white: Tensor, valid: Mask, wanted: M
             standing = reflect_invalid(seen[places[torn]].reshape(-1, model.patch, model.patch))
             places[torn] = np.take_along_axis(places[torn], standing, axis=1)
         with torch.inference_mode():
-            scores = model.network.forward_indexed(spectra, torch.from_numpy(places))  # type: ignore[operator]
+            scores = network.forward_indexed(spectra, torch.from_numpy(places))
             found.append(model.confidences(scores).numpy())
     return np.concatenate(found) if found else np.empty((0, len(model.legend)), dtype=np.float32)
 

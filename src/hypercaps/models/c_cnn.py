@@ -6,14 +6,21 @@ from torch import Generator, Tensor, nn
 
 from hypercaps.models.capsules import kernels
 from hypercaps.models.capsules.layers import SpatialConv, check_spectrum, positions_after
-from hypercaps.models.parts import as_places, check_odd, check_patches, check_places, check_sizes, put_together, xavier
+from hypercaps.models.parts import (
+    as_places,
+    check_odd,
+    check_patches,
+    check_places,
+    check_sizes,
+    gather_patches,
+    xavier,
+)
 
 
 class ConvCNN(nn.Module):
-    """Layer by layer the sizes of 1D-ConvCapsNet's structure table, every number in it a ReLU neuron.
+    """The layers of 1D-ConvCapsNet's structure table, with a ReLU neuron for every element of a capsule.
 
-    Where the capsule network reads the length of a class capsule, the class's neurons need a readout: one
-    dense layer from the n x 16 neurons to n logits.
+    Where the capsule network takes the length of a class capsule, one dense layer maps the n x 16 neurons to n logits.
     """
 
     def __init__(
@@ -46,7 +53,7 @@ class ConvCNN(nn.Module):
         self.output = xavier(nn.Linear(classes * class_size, classes), generator)
 
     def features(self, patches: Tensor) -> Tensor:
-        """(B, D, D, C) -> the neurons that stand for 1D-ConvCaps: (B, 32, c3)"""
+        """(B, D, D, C) -> the neurons in place of 1D-ConvCaps: (B, 32, c3)"""
         convolved: Tensor = self.conv(self.primary(self.spatial(patches)).relu()).relu()
         return convolved
 
@@ -58,10 +65,10 @@ class ConvCNN(nn.Module):
         return self._logits(self.features(patches))
 
     def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
-        """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32."""
+        """As ``forward``, from spectra (S, C) and the row of each patch's pixels in them, (B, D*D) int32."""
         check_places(spectra, places, self.patch, self.bands)
         if not kernels.usable(spectra, self.spatial.weight):
-            return self._logits(self.features(put_together(spectra, places)))
+            return self._logits(self.features(gather_patches(spectra, places)))
         primary, conv = self.primary, self.conv
         assert isinstance(primary, nn.Conv1d) and isinstance(conv, nn.Conv1d)
         assert primary.bias is not None and conv.bias is not None

@@ -39,7 +39,7 @@ class CapsNet(nn.Module):
         check_spectrum(bands, window, 1, primary_window)
         self.bands, self.classes, self.patch = bands, classes, patch
         self.arrays, self.size = primary_arrays, primary_size
-        # Components that a position of the primary capsules sees, and the step to the next one's
+        # Number of components that one position of the primary capsules sees, and the step between positions
         self.view = (window + primary_window - 1, primary_stride)
         positions = positions_after(positions_after(bands, window, 1), primary_window, primary_stride)
         self.conv = xavier(nn.Conv1d(patch * patch, filters, window), generator)
@@ -49,6 +49,15 @@ class CapsNet(nn.Module):
         self.classcaps = ClassCaps(
             primary_arrays, primary_size, positions, classes, class_size, routings, generator=generator
         )
+
+    @property
+    def viewpoints(self) -> Tensor:
+        """Viewpoint matrices from each lower capsule to each class: (positions, arrays, n, e, d)"""
+        return self.classcaps.viewpoints
+
+    @property
+    def routings(self) -> int:
+        return self.classcaps.routings
 
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> the primary capsules, which are routed to the classes (B, p, 32, 8)"""

@@ -1,4 +1,4 @@
-"""3D-CNN after Chen et al. (2016), IEEE TGRS 54(10), with the 32 filters a layer to which the paper cuts it down."""
+"""3D-CNN after Chen et al. (2016), IEEE TGRS 54(10), with 32 filters per layer as in the paper."""
 
 from __future__ import annotations
 
@@ -60,23 +60,21 @@ class CNN3D(nn.Module):
             else:
                 nn.init.normal_(layer.weight, 0.0, weight_std, generator=generator)
             nn.init.zeros_(layer.bias)
-        if (
-            weight_std is None
-        ):  # neighbouring bands are alike, so sums grow large: without this the first steps go wrong
+        if weight_std is None:  # neighbouring bands are similar and sums grow large: without this training diverges
             self.output.weight.data.mul_(_OUTPUT_START)
 
     def maps(self, patches: Tensor) -> list[Tensor]:
-        """(B, D, D, C) -> what each layer gives, (B, filters, side, side, bands left)"""
+        """(B, D, D, C) -> the output of each layer, (B, filters, side, side, bands left)"""
         maps: Tensor = patches.unsqueeze(1)  # (B, 1, D, D, C)
-        found = []
+        outputs = []
         for i, conv in enumerate(self.convs):
             assert isinstance(conv, nn.Conv3d) and conv.bias is not None
             maps = _convolve(maps, conv.weight, conv.bias).relu()
             if i < _LAYERS - 1:
                 maps = max_pool3d(maps, (2, 2, 1))
             maps = self.dropout(maps)
-            found.append(maps)
-        return found
+            outputs.append(maps)
+        return outputs
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> logits (B, n)"""
@@ -86,14 +84,14 @@ class CNN3D(nn.Module):
     def over_window(self, window: Tensor) -> Tensor:
         """Logits (h, w, n) of every pixel of a window (h + D - 1, w + D - 1, C) given with its halo.
 
-        Neighbouring patches share most of their convolutions, so each is done once. A pooling halves the grid, and
-        the pixels of a window need all four ways to lay it: each becomes an image of its own, 4 after the first
-        pooling, 16 after the second, and is put back in its place at the end. About 20 times less work than
-        patch by patch.
+        Neighbouring patches share most of their convolutions, so that each is computed once. A pooling halves the
+        grid, and the pixels of a window need all four offsets of it: each offset becomes an image of its own, 4 after
+        the first pooling and 16 after the second, and the images are interleaved at the end. This is about 20 times
+        less work than patch by patch.
         """
         height, width = (size - self.patch + 1 for size in window.shape[:2])
         maps = window.permute(2, 0, 1)[None, None]  # (1, 1, C, h + D - 1, w + D - 1)
-        # Each of the 16 images has to be of the same size: up to three rows and columns of zeros are added.
+        # All 16 images need the same size: up to three rows and columns of zeros are added.
         maps = pad(maps, (0, -width % 4, 0, -height % 4))
         for i, conv in enumerate(self.convs):
             maps = conv(maps).relu_()
@@ -104,7 +102,7 @@ class CNN3D(nn.Module):
         rows, cols = -(-height // 4), -(-width // 4)
         maps = maps[..., :rows, :cols]  # (16, filters, left, rows, cols): image 4 * second + first
         logits: Tensor = self.output(maps.flatten(1, 2).permute(0, 2, 3, 1))  # (16, rows, cols, n)
-        # Pixel (4 i + 2 r2 + r1, 4 j + 2 c2 + c1) is place (i, j) of image (r2, c2, r1, c1).
+        # Pixel (4 i + 2 r2 + r1, 4 j + 2 c2 + c1) is position (i, j) of image (r2, c2, r1, c1).
         logits = logits.view(2, 2, 2, 2, rows, cols, -1).permute(4, 0, 2, 5, 1, 3, 6)
         return logits.reshape(4 * rows, 4 * cols, -1)[:height, :width]
 
@@ -112,8 +110,8 @@ class CNN3D(nn.Module):
 def _convolve(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """A 3-D convolution (B, I, H, W, C), (O, I, window, k, k) -> (B, O, h, w, bands left) by Fourier along the bands.
 
-    With windows as long as 32 of some 200 bands, products of spectra need a tenth of the multiply-adds; training is
-    four times as fast as with torch's own.
+    With windows of 32 of about 200 bands, products of Fourier spectra need a tenth of the multiply-adds; training is
+    four times as fast as with torch's convolution.
     """
     batch, _, height, width, bands = maps.shape
     out, _, window, kernel, _ = weight.shape
@@ -123,13 +121,13 @@ def _convolve(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     filters = torch.fft.rfft(weight.permute(2, 1, 3, 4, 0), n=bands, dim=0).conj()  # (F, I, k, k, O)
     products = torch.bmm(under.flatten(1, 3).flatten(2), filters.flatten(1, 3))  # (F, B*h*w, O)
     products = products.view(-1, batch, height, width, out).permute(1, 4, 2, 3, 0)  # (B, O, h, w, F)
-    # What wraps round the end of the spectrum is not among the bands that are left.
-    found: Tensor = torch.fft.irfft(products, n=bands)[..., : bands - window + 1]
-    return found + bias[:, None, None, None]
+    # The results that wrap around the end of the spectrum are cut off.
+    convolved: Tensor = torch.fft.irfft(products, n=bands)[..., : bands - window + 1]
+    return convolved + bias[:, None, None, None]
 
 
 def _side(patch: int, kernel: int) -> int:
-    """Side of the last layer's maps for a patch; below 1 where it does not fit."""
+    """Side of the last layer's maps for a patch (may be < 1)."""
     side = patch
     for i in range(_LAYERS):
         side -= kernel - 1

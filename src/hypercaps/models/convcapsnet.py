@@ -14,13 +14,13 @@ from hypercaps.models.capsules.layers import (
     check_spectrum,
     positions_after,
 )
-from hypercaps.models.parts import as_places, check_odd, check_patches, check_places, check_sizes, put_together
+from hypercaps.models.parts import as_places, check_odd, check_patches, check_places, check_sizes, gather_patches
 
 
 class ConvCapsNet(nn.Module):
     """SpatialConv -> PrimaryCaps -> 1D-ConvCaps -> ClassCaps; defaults are the paper's structure table.
 
-    ``generator`` makes the initial weights repeatable without touching torch's global one.
+    The initial weights are drawn from ``generator``, not from torch's global generator.
     """
 
     def __init__(
@@ -66,15 +66,24 @@ class ConvCapsNet(nn.Module):
 
     @property
     def is_batch_invariant(self) -> bool:
-        """Whether, without gradients, a pixel's result is the same to the bit whatever is computed beside it."""
+        """Whether, without gradients, a pixel's scores are the same to the bit whatever else is in its batch."""
         return kernels.usable(self.classcaps.viewpoints)
 
     @property
     def view(self) -> tuple[int, int]:
-        """Components that a position of the last capsules before the classes sees, and the step to the next one's."""
+        """Number of components that one position of the lower capsules sees, and the step between positions."""
         primary, conv = self.primary.conv, self.conv.conv
         width = primary.weight.shape[2] + (conv.weight.shape[2] - 1) * primary.stride
         return width, primary.stride * conv.stride
+
+    @property
+    def viewpoints(self) -> Tensor:
+        """Viewpoint matrices from each lower capsule to each class: (positions, arrays, n, e, d)"""
+        return self.classcaps.viewpoints
+
+    @property
+    def routings(self) -> int:
+        return self.classcaps.routings
 
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> the capsules that are routed to the classes (B, c3, a3, d3)"""
@@ -83,7 +92,7 @@ class ConvCapsNet(nn.Module):
         return children
 
     def capsules(self, patches: Tensor) -> Tensor:
-        """(B, D, D, C) whitened patches -> class capsules (B, n, d), layer by layer as the paper has them"""
+        """(B, D, D, C) whitened patches -> class capsules (B, n, d), layer by layer as in the paper"""
         capsules: Tensor = self.classcaps(self.lower_capsules(patches))
         return capsules
 
@@ -95,13 +104,13 @@ class ConvCapsNet(nn.Module):
         return self._lengths(self.capsules(patches))
 
     def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
-        """The same from spectra (S, C) and where the pixels of each patch are among them, (B, D*D) int32.
+        """As ``forward``, from spectra (S, C) and the row of each patch's pixels in them, (B, D*D) int32.
 
-        Patches are then never put together: neighbours share their pixels.
+        Patches are not copied: neighbouring patches share their pixels.
         """
         check_places(spectra, places, self.patch, self.bands)
         if not kernels.usable(spectra, self.classcaps.viewpoints):
-            return self._lengths(self.capsules(put_together(spectra, places)))
+            return self._lengths(self.capsules(gather_patches(spectra, places)))
         viewpoints = self.classcaps.viewpoints.flatten(0, 1)
         return kernels.lengths(self._stack(), viewpoints, self.classcaps.routings, spectra, places)
 

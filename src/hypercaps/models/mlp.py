@@ -10,7 +10,7 @@ from hypercaps.models.parts import check_dropout, check_single_pixel, check_size
 
 
 class MLP(nn.Module):
-    """Hidden layers of ReLU neurons with dropout after each, then one logit a class."""
+    """Hidden layers of ReLU neurons with dropout after each, then one logit per class."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What several methods are made of."""
+"""Checks and helpers shared by several networks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_patches(patches: Tensor, patch: int, bands: int) -> None:
 
 
 def check_places(spectra: Tensor, places: Tensor, patch: int, bands: int) -> None:
-    """The same for spectra (S, C) and places (B, D*D) among them."""
+    """Refuse spectra (S, C) or places (B, D*D) of another size, and places outside of the spectra."""
     fits = spectra.ndim == places.ndim == 2 and spectra.shape[1] == bands and places.shape[1] == patch * patch
     if not fits or places.dtype != torch.int32:
         raise ModelError(
@@ -57,13 +57,13 @@ def check_places(spectra: Tensor, places: Tensor, patch: int, bands: int) -> Non
 
 
 def as_places(patches: Tensor) -> tuple[Tensor, Tensor]:
-    """Patches (B, D, D, C) as spectra (B*D*D, C) and the places of each patch's pixels among them (B, D*D)."""
+    """Patches (B, D, D, C) as spectra (B*D*D, C) and the row of each patch's pixels in them (B, D*D)."""
     pixels, height, width, _ = patches.shape
     return patches.flatten(0, 2), torch.arange(pixels * height * width, dtype=torch.int32).view(pixels, height * width)
 
 
-def put_together(spectra: Tensor, places: Tensor) -> Tensor:
-    """Patches (B, D, D, C) from spectra (S, C) and the places of each patch's pixels among them (B, D*D)."""
+def gather_patches(spectra: Tensor, places: Tensor) -> Tensor:
+    """Patches (B, D, D, C) from spectra (S, C) and the row of each patch's pixels in them (B, D*D)."""
     side = math.isqrt(places.shape[1])
     return spectra.index_select(0, places.flatten()).view(len(places), side, side, spectra.shape[1])
 

@@ -1,7 +1,7 @@
 """Se-2D-CNN: a semi-supervised encoder-decoder with skip connections.
 
 After Liu et al. (2017), Remote Sensing Letters 8(9), doi:10.1080/2150704X.2017.1331053: the encoder classifies, the
-decoder rebuilds the centre pixel's spectrum, and pixels without a label teach the encoder through the decoder.
+decoder reconstructs the centre pixel's spectrum, so that unlabelled pixels train the encoder as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
@@ -17,7 +17,7 @@ from hypercaps.models.parts import check_odd, check_sizes, xavier
 
 
 class Coded(NamedTuple):
-    """What the encoder made of patches, with what the decoder's skip connections need."""
+    """Output of the encoder, and its intermediate maps for the decoder's skip connections."""
 
     convolved: Tensor  # (B, 80, D-2, D-2), normalised
     pooled: Tensor  # (B, 80, P, P), after ReLU
@@ -25,7 +25,7 @@ class Coded(NamedTuple):
 
 
 class SemiCNN(nn.Module):
-    """3x3 convolution, batch norm, 2x2 max pooling, ReLU, dense to classes; and all the way back."""
+    """3x3 convolution, batch norm, 2x2 max pooling, ReLU, dense to classes; and a mirrored decoder."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SemiCNN(nn.Module):
         return Coded(convolved, pooled, self.dense(pooled.flatten(1)))
 
     def decode(self, coded: Coded) -> Tensor:
-        """The rebuilt spectra of the centre pixels: (B, C)"""
+        """Reconstructed spectra of the centre pixels: (B, C)"""
         pooled = self.to_pooled(coded.logits).view(-1, *self._pooled)
         pooled = self.norm_pooled(pooled + coded.pooled).relu()
         convolved = self.to_convolved(pooled.flatten(1)).view(-1, *self._convolved)
@@ -71,15 +71,15 @@ class SemiCNN(nn.Module):
         """(B, D, D, C) -> logits (B, n)"""
         return self.encode(patches).logits
 
-    def rebuilding_error(self, patches: Tensor, coded: Coded | None = None) -> Tensor:
-        """Mean squared error of the rebuilt centre spectra, a scalar; labels are not needed."""
+    def reconstruction_error(self, patches: Tensor, coded: Coded | None = None) -> Tensor:
+        """Mean squared error of the reconstructed centre spectra: a scalar; needs no labels."""
         centre = patches[:, self.patch // 2, self.patch // 2]  # (B, C)
         return F.mse_loss(self.decode(coded or self.encode(patches)), centre)
 
 
 def semi_supervised_loss(network: nn.Module, patches: Tensor, targets: Tensor, unlabelled: Tensor) -> Tensor:
-    """Cross-entropy of the labelled patches, and the rebuilding error of labelled and unlabelled ones together."""
+    """Cross-entropy of the labelled patches, and the reconstruction error of labelled and unlabelled ones together."""
     assert isinstance(network, SemiCNN)
     together = torch.cat([patches, unlabelled])
     coded = network.encode(together)
-    return F.cross_entropy(coded.logits[: len(targets)], targets) + network.rebuilding_error(together, coded)
+    return F.cross_entropy(coded.logits[: len(targets)], targets) + network.reconstruction_error(together, coded)

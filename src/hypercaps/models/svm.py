@@ -1,7 +1,7 @@
-"""RBF-SVM: one pixel's spectrum, a support vector machine for each pair of classes; or the mean over a window.
+"""RBF-SVM on one pixel's spectrum, or on the mean spectrum of a window: one machine for each pair of classes.
 
-scikit-learn solves it; what it found is kept as plain arrays, and pixels are classified by the few lines below, so
-that it goes through the same patches, mapping and model file as the networks.
+scikit-learn fits the machines. Support vectors and coefficients are kept as plain tensors, and pixels are classified
+by the code below, so that the same patches, maps and model files serve SVMs and networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypercaps.models.parts import check_odd, check_single_pixel, check_sizes
 class RBFSVM(nn.Module):
     """K(x, y) = exp(-gamma |x - y|^2), one against one; ``cost`` is the paper's C.
 
-    ``support`` is the number of support vectors: 0 before it is solved, and then what was found.
+    ``support`` is the number of support vectors, 0 before ``solve``.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class RBFSVM(nn.Module):
         gamma: float = 0.005,
         cost: float = 100.0,
         support: int = 0,
-        generator: Generator | None = None,  # nothing is drawn; every method takes one
+        generator: Generator | None = None,  # not used; every method takes one
     ) -> None:
         super().__init__()
         check_sizes({"bands": bands, "classes": classes, "patch": patch})
@@ -40,51 +40,48 @@ class RBFSVM(nn.Module):
                 raise ModelError(f"{name} is {value!r}: a number above 0 is expected")
         self.bands, self.classes, self.patch = bands, classes, patch
         self.gamma, self.cost = gamma, cost
-        self._hold(torch.zeros(support, bands), torch.zeros(support, _pairs(classes)), torch.zeros(_pairs(classes)))
+        self._set(torch.zeros(support, bands), torch.zeros(support, _pairs(classes)), torch.zeros(_pairs(classes)))
 
     @staticmethod
     def check_patch(patch: int) -> None:
         check_single_pixel("rbf-svm", patch)
 
-    def _hold(self, vectors: Tensor, coefficients: Tensor, intercepts: Tensor) -> None:
+    def _set(self, vectors: Tensor, coefficients: Tensor, intercepts: Tensor) -> None:
         self.vectors = nn.Parameter(vectors, requires_grad=False)  # (S, C)
         self.coefficients = nn.Parameter(coefficients, requires_grad=False)  # (S, pairs)
         self.intercepts = nn.Parameter(intercepts, requires_grad=False)  # (pairs,)
 
     @property
     def found(self) -> dict[str, int | float]:
-        """What of the structure was not known before it was solved."""
+        """The part of the structure that ``solve`` determined."""
         return {"support": len(self.vectors)}
 
     def features(self, patches: Tensor) -> Tensor:
-        """What of patches it looks at: (B, 1, 1, C) -> (B, C) float64"""
+        """The spectra: (B, 1, 1, C) -> (B, C) float64"""
         return patches.flatten(1).double()
 
     def solve(self, features: Tensor, targets: Tensor, val_features: Tensor, val_targets: Tensor) -> None:
-        """Find the support vectors of features (N, C) and their class positions (N,): all at once.
-
-        Validation pixels decide nothing here.
-        """
+        """Fit to features (N, C) and class indices (N,); validation pixels are not used."""
         from sklearn.svm import SVC
 
         machine = SVC(C=self.cost, kernel="rbf", gamma=self.gamma, cache_size=500)
         machine.fit(features.numpy(), targets.numpy())
         dual, intercepts = torch.from_numpy(machine.dual_coef_), torch.from_numpy(machine.intercept_)
-        if self.classes == 2:  # scikit-learn turns the sign round for two classes
+        if self.classes == 2:  # scikit-learn inverts the sign for two classes
             dual, intercepts = -dual, -intercepts
         counts = machine.n_support_.tolist()
         first = [sum(counts[:k]) for k in range(self.classes + 1)]  # where each class's vectors begin
         coefficients = torch.zeros(first[-1], _pairs(self.classes))
         # libsvm keeps n - 1 numbers for each vector: for its class against each of the others, in order.
         for pair, (one, two) in enumerate(itertools.combinations(range(self.classes), 2)):
-            ours, theirs = slice(first[one], first[one + 1]), slice(first[two], first[two + 1])
-            coefficients[ours, pair] = dual[two - 1, ours].float()
-            coefficients[theirs, pair] = dual[one, theirs].float()
-        self._hold(torch.from_numpy(machine.support_vectors_).float(), coefficients, intercepts.float())
+            of_one, of_two = slice(first[one], first[one + 1]), slice(first[two], first[two + 1])
+            coefficients[of_one, pair] = dual[two - 1, of_one].float()
+            coefficients[of_two, pair] = dual[one, of_two].float()
+        self._set(torch.from_numpy(machine.support_vectors_).float(), coefficients, intercepts.float())
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(B, 1, 1, C) -> scores (B, n) in [0, 1]: pairs won, ties broken by how clearly they were won"""
-        # In float64: a squared distance by products is a difference of large numbers.
+        """(B, 1, 1, C) -> scores (B, n) in [0, 1]: share of the pairs won, ties broken by the margins"""
+        # In float64: a squared distance computed from products is a difference of large numbers.
         return self._scores(self.features(patches))
 
     def _scores(self, spectra: Tensor) -> Tensor:
@@ -101,15 +98,16 @@ class RBFSVM(nn.Module):
             votes[:, two] += decision <= 0
             margins[:, one] += decision
             margins[:, two] -= decision
-        # A vote weighs more than any margin: those are bent into (-1/3, 1/3).
+        # A vote weighs more than any margin: margins are mapped into (-1/3, 1/3).
         scores = votes + margins / (3 * (margins.abs() + 1))
         return ((scores + 1 / 3) / (self.classes - 1 / 3)).float()
 
 
 class WindowSVM(RBFSVM):
-    """The same on the mean of each band over the patch: noise averages out, and a pixel sees the field it lies in.
+    """RBF-SVM on the mean of each band over the patch, which averages noise and includes the surroundings of a pixel.
 
-    What of ``gamma`` and ``cost`` is not given is chosen by validation, the first of ``CHOICES`` without any.
+    ``gamma`` and ``cost`` are chosen by validation where they are None; without validation pixels, the first of
+    ``CHOICES`` is used.
     """
 
     CHOICES = ((0.002, 100.0), (0.0005, 100.0), (0.005, 100.0), (0.002, 10.0))  # gamma, cost
@@ -125,12 +123,10 @@ class WindowSVM(RBFSVM):
         support: int = 0,
         generator: Generator | None = None,
     ) -> None:
-        asked = [(g if gamma is None else gamma, c if cost is None else cost) for g, c in self.CHOICES]
-        first = asked[0]
-        super().__init__(
-            bands, classes, patch=patch, gamma=first[0], cost=first[1], support=support, generator=generator
-        )
-        self.choices = list(dict.fromkeys(asked))
+        choices = [(g if gamma is None else gamma, c if cost is None else cost) for g, c in self.CHOICES]
+        gamma, cost = choices[0]
+        super().__init__(bands, classes, patch=patch, gamma=gamma, cost=cost, support=support, generator=generator)
+        self.choices = list(dict.fromkeys(choices))
 
     @staticmethod
     def check_patch(patch: int) -> None:
@@ -158,11 +154,11 @@ class WindowSVM(RBFSVM):
             else:
                 self.gamma, self.cost = before
         assert kept is not None
-        self._hold(*kept)
+        self._set(*kept)
 
 
 def error_share(scores: Tensor, targets: Tensor) -> Tensor:
-    """Share of pixels that get the wrong class: (B, n), (B,) -> scalar"""
+    """Share of misclassified pixels: (B, n), (B,) -> scalar"""
     return (scores.argmax(dim=1) != targets).float().mean()
 
 

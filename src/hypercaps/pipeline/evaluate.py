@@ -17,6 +17,7 @@ from hypercaps.errors import DataWarning, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import OnProgress
+from hypercaps.models.protocols import Solvable
 from hypercaps.training.loop import Progress
 
 
@@ -39,8 +40,8 @@ def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
         "interrupted": history.interrupted,
         "seed": classifier.seed,
         "method": model.method,
-        "recipe": model.recipe["name"],
-        "pseudo_labelled": model.recipe.get("extra", 0),  # pixels of each epoch; only recipe best has any
+        "recipe": model.recipe.name,
+        "pseudo_labelled": model.recipe.extra or 0,  # pixels of each epoch; only recipe best has any
         "scene": model.scene,
     }
 
@@ -85,9 +86,9 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
         "patch": model.patch,
         "parameters": model.parameters,
         "method": model.method,
-        "recipe": model.recipe.get("name"),
-        "pseudo_labelled": model.recipe.get("extra", 0),
-        "seed": model.recipe.get("seed"),
+        "recipe": model.recipe.name,
+        "pseudo_labelled": model.recipe.extra or 0,
+        "seed": model.recipe.seed,
         "scene": scene.name,
         "trained_on": model.scene,
     }
@@ -126,7 +127,7 @@ def evaluate_both(
     check_both(model, labels)
     own = evaluation_split(model, scene, labels)
     # What an earlier training found is not part of the recipe.
-    found = getattr(model.network, "found", {})
+    found = model.network.found if isinstance(model.network, Solvable) else {}
     structure = {key: value for key, value in (classifier.structure or {}).items() if key not in found}
     twin = with_other_split(classifier, scene, labels, block=block)
     twin.set_params(structure=structure or None)

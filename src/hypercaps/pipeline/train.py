@@ -22,7 +22,7 @@ from hypercaps.inference.predict import Mask, OnProgress
 from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, write_json, write_npz
 from hypercaps.io.writers.map_files import MapFiles, check_share
 from hypercaps.io.writers.run_folder import RunFolder
-from hypercaps.models.registry import SolvedRecipe, count_parameters, get_method
+from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
 from hypercaps.pipeline.map import MEMORY, make_map
 from hypercaps.report.map_pictures import colored, raster_picture
@@ -196,10 +196,10 @@ def _bytes_needed(
     method = get_method(classifier.method)
     network = method.blueprint(scene.bands, len(labels.legend), patch=classifier.patch, structure=classifier.structure)
     model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
-    if isinstance(method.recipe(classifier.recipe), SolvedRecipe):  # every labelled pixel may become a support vector
-        model += 4 * int((labels.array > 0).sum()) * (scene.bands + len(labels.legend) ** 2)
+    labelled = int((labels.array > 0).sum())
+    model += method.recipe(classifier.recipe).stored_bytes(labelled, scene.bands, len(labels.legend))
     a_pixel = 6 + (4 * len(labels.legend) if probabilities else 0)
     maps = 3 * a_pixel * scene.rows * scene.cols + 1_000_000 if with_map else 0  # while they are made, and the picture
-    indices = 8 * int((labels.array > 0).sum())
+    indices = 8 * labelled
     report = 12 * min(scene.rows * scene.cols, LONGEST_SIDE**2) + 200 * scene.bands * len(labels.legend) + 500_000
     return model + maps + indices + report

@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from hypercaps.inference.explain import Explanation
+from hypercaps.models.history import EpochRecord
 from hypercaps.report.figure import COLORS, LONGEST_NAME, figure_png, legend_beside, line_style, text_instead, tidy
 from hypercaps.report.wording import Metrics
-from hypercaps.training.loop import EpochRecord
 
 _EPOCHS_SHOWN = 50  # of convergence: the whole training of the capsule networks, and the rise of the others
 Median = tuple[float, float, float]  # median, lowest, highest

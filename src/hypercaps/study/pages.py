@@ -14,7 +14,7 @@ from typing import Any
 from hypercaps.data.labels import Legend
 from hypercaps.io import catalog
 from hypercaps.io.writers.atomic import write_csv, write_files, write_json
-from hypercaps.models.registry import METHODS, SelfTraining
+from hypercaps.models.registry import METHODS
 from hypercaps.report import page
 from hypercaps.report.map_pictures import Panel, maps_picture
 from hypercaps.report.plots import convergence_picture
@@ -199,7 +199,8 @@ def _leakage(amount: LabelBudget, columns: Sequence[Column]) -> str:
 
 def _learns_from_scene(column: Column) -> bool:
     method = METHODS.get(column.method)
-    return method is not None and isinstance(method.recipes.get(column.recipe), SelfTraining)
+    recipe = None if method is None else method.recipes.get(column.recipe)
+    return recipe is not None and recipe.uses_pseudo_labels
 
 
 def _maps(scene: str, amount: LabelBudget, columns: Sequence[Column], load: Load) -> Iterator[Picture]:

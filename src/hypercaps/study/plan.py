@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from hypercaps.errors import CatalogError, StudyError
 from hypercaps.io import catalog
-from hypercaps.models.registry import SolvedRecipe, get_method
+from hypercaps.models.registry import get_method
 
 _STUDY_KEYS = {
     "title", "about", "scenes", "train_shares", "val_share", "repeats", "methods", "splits", "block", "guard",
@@ -205,7 +205,7 @@ def _method_plan(name: str, plan: Any, source: str) -> MethodPlan:
         for key in ("epochs", "batch_size", "repeats")
     }
     for key in ("epochs", "batch_size"):
-        if isinstance(recipe, SolvedRecipe) and key in plan:
+        if not recipe.has_epochs and key in plan:
             raise StudyError(f"{source}: {name} is solved at once and has no {key}: leave it out")
     structure = _expect(plan.get("structure", {}), dict, f"{source}: methods.{name}.structure must be a table")
     try:

@@ -25,7 +25,7 @@ from hypercaps.errors import DataWarning, HypercapsError, Interrupted
 from hypercaps.inference.metrics import score
 from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.open import open_labels, open_scene
-from hypercaps.models.registry import Recipe, get_method
+from hypercaps.models.registry import get_method
 from hypercaps.study.plan import ScenePlace, Setting
 from hypercaps.study.records import FIGURES, Classified, Record, StudyFolder, succeeded
 from hypercaps.training.loop import Progress
@@ -153,7 +153,7 @@ def _train_and_score(
         "epochs": len(history.records),
         "best_epoch": history.best_epoch,
         "cut_short": history.interrupted,
-        "batch_size": model.recipe.get("batch_size"),
+        "batch_size": model.recipe.batch_size,
         "n_train": int(split.train.size),
         "n_val": int(split.val.size),
         "n_test": int(tested.size),
@@ -204,7 +204,7 @@ def blank_record(setting: Setting) -> Record:
         "labels_per_class": setting.per_class,
         **dict.fromkeys(FIGURES),
         # One that follows the number of training pixels is no one number.
-        "recipe_epochs": recipe.epochs if type(recipe) is Recipe else None,
+        "recipe_epochs": recipe.fixed_epochs,
         "changed": {"epochs": plan.epochs, "batch_size": plan.batch_size, "structure": dict(plan.structure)},
         "val_share": setting.val_share,
         "machine": machine(),

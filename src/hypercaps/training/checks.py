@@ -1,4 +1,4 @@
-"""What a classifier is given, looked at before it starts: refused at once, and not after an hour."""
+"""Checks of the input of a training or evaluation, before any work starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypercaps.models.registry import Method
 
 
 def check_kinds(scene: object, labels: object = None) -> None:
-    """Bare arrays say nothing of nodata, wavelengths or names: they are asked to be wrapped."""
+    """Refuse bare arrays, which lack nodata, wavelengths and names."""
     if not isinstance(scene, Scene):
         raise SceneError(f"a Scene is expected and {type(scene).__name__} came: use Scene.from_array or open_scene")
     if labels is not None and not isinstance(labels, Labels):
@@ -24,17 +24,17 @@ def check_kinds(scene: object, labels: object = None) -> None:
 
 
 def compare_names(ours: Legend, models: Legend) -> None:
-    """Classes are compared by number; where a number has two names, the user should know."""
-    known = {entry.label: entry for entry in models}
-    two = [
-        f"{entry.label} is {entry.name} in the labels and {known[entry.label].name} in the model"
+    """Warn where a class number has one name in the labels and another in the model."""
+    by_label = {entry.label: entry for entry in models}
+    different = [
+        f"{entry.label} is {entry.name} in the labels and {by_label[entry.label].name} in the model"
         for entry in ours
-        if entry.label in known and entry.is_named and known[entry.label].is_named
-        if entry.name != known[entry.label].name
+        if entry.label in by_label and entry.is_named and by_label[entry.label].is_named
+        if entry.name != by_label[entry.label].name
     ]
-    if two:
+    if different:
         warnings.warn(
-            f"classes are compared by number, and some have other names: {'; '.join(two)} (open_labels takes the "
+            f"classes are compared by number, and some have other names: {'; '.join(different)} (open_labels takes the "
             "model's legend to go by names)",
             DataWarning,
             stacklevel=3,
@@ -42,7 +42,7 @@ def compare_names(ours: Legend, models: Legend) -> None:
 
 
 def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> None:
-    """Refuse labels with nothing to tell apart, and a scene that is smaller than a patch."""
+    """Refuse labels of a single class, and a scene that is smaller than a patch."""
     if len(labels.legend) < 2:
         raise LabelsError(
             f"labels {labels.name!r} hold one class only, {labels.legend.entries[0].name}: two or more are needed"
@@ -55,7 +55,7 @@ def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> No
 
 
 def as_int(name: str, value: Any, least: int) -> int:
-    """A parameter as a plain whole number, numpy's included; it may end in a model file."""
+    """A parameter as a Python int (numpy integers too), because it may be written to a model file."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -66,7 +66,7 @@ def as_int(name: str, value: Any, least: int) -> int:
 
 
 def check_split(split: Split, labels: Labels) -> None:
-    """Refuse a split that is not for these labels, or that leaves a class untrained."""
+    """Refuse a split that does not belong to these labels, or that has no training pixel of a class."""
     if split.shape != labels.shape:
         raise SplitError(f"the split is for {split.shape} pixels but the labels have {labels.shape}")
     flat = labels.array.ravel()

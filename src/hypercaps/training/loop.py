@@ -1,12 +1,12 @@
-"""One explicit training loop for every network, and what it will need of memory."""
+"""The training loop of every network: a step, an epoch, and the choice of the epoch to keep."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,290 +15,267 @@ from torch import Generator, Tensor, nn
 from hypercaps.compute import native
 from hypercaps.compute.devices import Device
 from hypercaps.errors import Interrupted, TrainingError
+from hypercaps.models.history import EpochRecord, History
+from hypercaps.models.protocols import IndexedForward, Solvable, kernel_threads
+from hypercaps.models.recipes import Stage
 from hypercaps.training.patches import PatchStore, symmetries
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class positions (B,) -> scalar
-# (network, patches, class positions, unlabelled patches) -> scalar
+Loss = Callable[[Tensor, Tensor], Tensor]  # scores (B, n), class indices (B,) -> scalar
+# (network, patches, class indices, unlabelled patches) -> scalar
 SemiSupervisedLoss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 
-# What else is learned from in an epoch, as numbers of patches whose targets are known
-Extra = Callable[[int], Tensor]
-
-INFERENCE_BATCH = 64  # at most: what a pixel needs on the way stays near the cache
-
-
-class EpochRecord(NamedTuple):
-    """One line of a run's history."""
-
-    epoch: int  # from 1
-    loss: float  # mean over the training pixels, while the weights moved
-    val_oa: float | None  # percent; None without validation pixels
-    seconds: float  # this epoch's, validation included
-    stage: int = 1  # of recipes that train twice
+INFERENCE_BATCH = 64  # at most: the intermediate results of a batch should stay near the cache
 
 
 class Progress(NamedTuple):
-    """How far a training is; sent after every batch and after every epoch's validation."""
+    """How far a training is; reported after every batch and after every epoch's validation."""
 
-    epoch: int
-    epochs: int
-    done: float  # of all epochs, 0 to 1
+    epoch: int  # from 1, counted on over all stages
+    epochs: int  # of all stages
+    done: float  # share of the whole training, 0 to 1
     loss: float  # mean of this epoch so far
-    last: EpochRecord | None  # the last finished epoch
+    last: EpochRecord | None  # the last complete epoch
 
 
-@dataclass(frozen=True)
-class History(Sequence[EpochRecord]):
-    """What happened in a training: a sequence of its epochs, and which of them was kept."""
-
-    records: tuple[EpochRecord, ...]
-    best_epoch: int
-    seconds: float
-    interrupted: bool  # the user stopped it; the best epoch so far was kept
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.records[index]
+OnProgress = Callable[[Progress], None]
 
 
-def _nothing() -> Tensor:
+def _no_patches() -> Tensor:
     return torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Labelled patches: ``store`` holds them all, ``targets`` their class positions."""
+    """Patches to train and validate on; a patch is named by its number in ``store``."""
 
     store: PatchStore
-    targets: Tensor  # (N,) int64
-    train: Tensor  # numbers of the patches to learn from
-    val: Tensor  # and of those to choose the epoch by
-    unlabelled: Tensor = field(default_factory=_nothing)  # and of those that teach without a label
+    targets: Tensor  # (N,) int64: class index of each labelled patch
+    train: Tensor  # (T,) patches to learn from
+    val: Tensor  # (V,) patches to choose the epoch by
+    unlabelled: Tensor = field(default_factory=_no_patches)  # (U,) patches without a label
+    extra: Callable[[int], Tensor] | None = None  # epoch, from 1 -> further patches to learn from, which have a target
 
     def to(self, device: str) -> Examples:
         """The same on another device."""
-        parts = (part.to(device) for part in (self.targets, self.train, self.val, self.unlabelled))
-        return Examples(self.store.to(device), *parts)
+        moved = {name: getattr(self, name).to(device) for name in ("store", "targets", "train", "val", "unlabelled")}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
-class Augmentation:
-    """What is done otherwise than in the paper; as it stands, nothing, and nothing is drawn for it."""
+class LoopSettings:
+    """How to compute a training; what all stages of a recipe share."""
 
-    symmetries: bool = False  # every patch is turned or reflected at random
-    noise: float = 0.0  # standard deviation of what is added to the preprocessed spectra, drawn anew every epoch
-    one_cycle: bool = False  # the learning rate rises to the optimizer's and falls to nothing
-    keep_last: bool = False  # the last weights are kept, not those of the best validation epoch
+    loss: Loss
+    batch_size: int
+    # Takes the place of ``loss`` where given: every step also takes as many unlabelled patches as labelled ones.
+    semi_supervised: SemiSupervisedLoss | None = None
+    device: Device = field(default_factory=Device)
+    on_progress: OnProgress | None = None
+
+
+class _Best(NamedTuple):
+    """The best epoch so far; one object, so that Ctrl-C can never separate its parts."""
+
+    epoch: int = 0  # of this stage
+    correct: int = -1  # validation pixels
+    weights: dict[str, Tensor] = {}  # noqa: RUF012 - never changed
+
+
+class TrainingLoop:
+    """One stage of a training, in place, on the device that the network is on.
+
+    ``run`` leaves the network with the weights of its (earliest) best validation epoch, or with the last ones if the
+    stage's augmentation says ``keep_last``. Without validation pixels the last epoch counts as the best. Ctrl-C after
+    the first epoch ends the training and keeps the best epoch so far.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        examples: Examples,
+        settings: LoopSettings,
+        stage: Stage,
+    ) -> None:
+        device = settings.device.name
+        self.network, self.optimizer, self.settings, self.stage = network, optimizer, settings, stage
+        self.examples = examples.to(device)
+        self._store = self.examples.store  # with the noise of this epoch
+        self._order = Generator().manual_seed(stage.seed)
+        self._noise = np.random.default_rng(stage.seed)
+        self._turns = symmetries(self._store.patch).to(device) if stage.augmentation.symmetries else None  # (8, D*D)
+        self._highest_rates = [group["lr"] for group in optimizer.param_groups]
+        self._records: list[EpochRecord] = []
+        self._best = _Best()
+
+    def run(self) -> History:
+        started = time.perf_counter()
+        interrupted = False
+        try:
+            with torch.random.fork_rng(devices=[]), kernel_threads(self.network):
+                torch.manual_seed(self.stage.seed)  # dropout draws from torch's global generator
+                for epoch in range(1, self.stage.epochs + 1):
+                    self._epoch(epoch)
+        except KeyboardInterrupt:
+            if not self._best.epoch:
+                raise Interrupted("stopped before the first epoch ended: there is no model to keep") from None
+            interrupted = True
+        kept = self._best.epoch
+        if self.stage.augmentation.keep_last and not interrupted:
+            kept = self.stage.epochs
+        else:
+            self.network.load_state_dict(self._best.weights)
+        seconds = time.perf_counter() - started
+        return History(tuple(self._records), kept + self.stage.epochs_before, seconds, interrupted)
+
+    def _epoch(self, epoch: int) -> None:
+        """Train on all patches once, validate, and remember the weights if they are the best so far."""
+        started = time.perf_counter()
+        loss = self._train_epoch(epoch)
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
+                f"{self.optimizer.param_groups[0]['lr']}"
+            )
+        n_val = len(self.examples.val)
+        with self.settings.device.arithmetic():
+            correct = count_correct(self.network, self.examples, self.settings.batch_size)
+        is_better = correct > self._best.correct or n_val == 0
+        weights = {key: value.clone() for key, value in self.network.state_dict().items()} if is_better else {}
+        val_oa = 100.0 * correct / n_val if n_val else None
+        seconds = time.perf_counter() - started
+        number = epoch + self.stage.epochs_before
+        self._records.append(EpochRecord(number, loss, val_oa, seconds, self.stage.number))
+        if is_better:
+            self._best = _Best(epoch, correct, weights)
+        self._report(epoch, 1.0, loss)
+
+    def _train_epoch(self, epoch: int) -> float:
+        """One pass over the patches to learn from, in random order; the mean loss."""
+        patches = self.examples.train
+        if self.examples.extra is not None:
+            patches = torch.cat([patches, self.examples.extra(epoch).to(patches.device)])
+        if self.stage.augmentation.noise:
+            self._store = self.examples.store.with_noise(patches, self.stage.augmentation.noise, self._noise)
+        self.network.train()
+        batches = torch.split(patches[torch.randperm(len(patches), generator=self._order)], self.settings.batch_size)
+        total, seen = 0.0, 0
+        for number, batch in enumerate(batches):
+            if self.stage.augmentation.one_cycle:
+                step, steps = (epoch - 1) * len(batches) + number, self.stage.epochs * len(batches) + 1
+                self._set_learning_rate(one_cycle(step, steps))
+            total += self._step(batch) * len(batch)
+            seen += len(batch)
+            self._report(epoch, seen / len(patches), total / seen)
+        return total / seen
+
+    def _step(self, batch: Tensor) -> float:
+        """One step of the optimizer on patches ``batch`` (B,); their mean loss."""
+        with self.settings.device.arithmetic():
+            loss = self._loss(batch)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        value = loss.item()
+        self.optimizer.step()
+        return value
+
+    def _loss(self, batch: Tensor) -> Tensor:
+        targets, count, device = self.examples.targets[batch], len(batch), batch.device
+        turned = None  # (B, D*D)
+        if self._turns is not None:
+            turned = self._turns[torch.randint(len(self._turns), (count,), generator=self._order).to(device)]
+        if self.settings.semi_supervised is None:
+            return self.settings.loss(patch_scores(self.network, self._store, batch, turned), targets)
+        patches = self._store.gather(batch, turned)
+        unlabelled = self.examples.unlabelled  # may be empty: then only labelled pixels are reconstructed
+        if len(unlabelled):
+            unlabelled = unlabelled[torch.randint(len(unlabelled), (count,), generator=self._order)]
+        return self.settings.semi_supervised(self.network, patches, targets, self._store.gather(unlabelled))
+
+    def _set_learning_rate(self, share: float) -> None:
+        for group, highest in zip(self.optimizer.param_groups, self._highest_rates, strict=True):
+            group["lr"] = share * highest
+
+    def _report(self, epoch: int, share: float, loss: float) -> None:
+        """Report progress: ``share`` of this epoch is done, with mean ``loss``."""
+        if self.settings.on_progress is None:
+            return
+        stage = self.stage
+        done = stage.done_before + stage.share * ((epoch - 1 + share) / stage.epochs)
+        epochs = stage.epochs_before + stage.epochs + stage.epochs_after
+        last = self._records[-1] if self._records else None
+        self.settings.on_progress(Progress(epoch + stage.epochs_before, epochs, done, loss, last))
 
 
 def one_cycle(step: int, steps: int) -> float:
-    """The share of the highest learning rate at a step, from 0: up from 1/25 over a quarter of the steps, then down.
+    """Share of the highest learning rate at ``step`` (from 0) of ``steps``.
 
-    Both ways are half a cosine; the end is at 1/250,000.
+    Half a cosine up from 1/25 over a quarter of the steps, then half a cosine down to 1/250,000. This is the curve of
+    torch's OneCycleLR, which rounds otherwise and divides by zero for four steps.
     """
     up = 0.25 * steps - 1
     if step < up:
-        return _between(1 / 25, 1.0, step / up)
-    return _between(1.0, 1 / 250_000, (step - up) / (steps - 1 - up))
+        return _half_cosine(1 / 25, 1.0, step / up)
+    return _half_cosine(1.0, 1 / 250_000, (step - up) / (steps - 1 - up))
 
 
-def _between(start: float, end: float, share: float) -> float:
+def _half_cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
 
 
-def train(
-    network: nn.Module,
-    loss_of: Loss,
-    examples: Examples,
-    optimizer: torch.optim.Optimizer,
-    *,
-    epochs: int,
-    batch_size: int,
-    seed: int,
-    semi_supervised: SemiSupervisedLoss | None = None,
-    device: Device | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    augmentation: Augmentation | None = None,
-    extra: Extra | None = None,
-) -> History:
-    """Train in place, on the ``device`` that the network is on.
-
-    The network ends with the weights of its (earliest) best validation epoch, or the last with
-    ``augmentation.keep_last``.
-
-    Without validation pixels the last epoch counts as the best. Ctrl-C after the first epoch ends the
-    training and keeps the best so far. With ``semi_supervised``, every step also takes as many unlabelled patches as
-    it has labelled ones, and that loss takes the place of ``loss_of``. ``extra`` gives, for each epoch
-    from 1, patches to learn from beside ``examples.train``.
-    """
-    order = Generator().manual_seed(seed)
-    augmentation = augmentation or Augmentation()
-    noise = np.random.default_rng(seed)
-    device = device or Device()
-    examples = examples.to(device.name)
-    store = examples.store  # of this epoch
-    turns = symmetries(store.patch).to(device.name) if augmentation.symmetries else None
-    highest = [group["lr"] for group in optimizer.param_groups]
-
-    def step_loss(which: Tensor) -> Tensor:
-        targets = examples.targets[which]
-        with device.arithmetic():
-            turned = None
-            if turns is not None:
-                turned = turns[torch.randint(len(turns), (len(which),), generator=order).to(device.name)]
-            if semi_supervised is None:
-                return loss_of(_scores(network, store, which, turned), targets)
-            patches = store.gather(which) if turned is None else store.gather(which, turned)
-            pool = examples.unlabelled  # may be empty: then the labelled pixels are rebuilt alone
-            drawn = pool[torch.randint(len(pool), (len(which),), generator=order)] if len(pool) else pool
-            return semi_supervised(network, patches, targets, store.gather(drawn))
-
-    def backward(which: Tensor) -> float:
-        """Gradients of a batch, and its mean loss."""
-        loss = step_loss(which)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.item()
-
-    def count_right() -> int:
-        return _count_right(network, examples, examples.val, batch_size)
-
-    records: list[EpochRecord] = []
-    best_epoch, best_right = 0, -1
-    best_weights: dict[str, Tensor] = {}
-    interrupted = False
-    started = time.perf_counter()
-    try:
-        with torch.random.fork_rng(devices=[]), native.cores_for(network):
-            torch.manual_seed(seed)  # dropout draws from torch's own generator
-            for epoch in range(1, epochs + 1):
-                epoch_started = time.perf_counter()
-
-                def report(share: float, loss: float, epoch: int = epoch) -> None:
-                    if on_progress is not None:
-                        done = (epoch - 1 + share) / epochs
-                        on_progress(Progress(epoch, epochs, done, loss, records[-1] if records else None))
-
-                learned = examples.train
-                if extra is not None:
-                    learned = torch.cat([learned, extra(epoch).to(device.name)])
-                if augmentation.noise:
-                    store = examples.store.with_noise(learned, augmentation.noise, noise)
-
-                def step(number: int, batches: int, epoch: int = epoch) -> None:
-                    if augmentation.one_cycle:
-                        share = one_cycle((epoch - 1) * batches + number, epochs * batches + 1)
-                        for group, rate in zip(optimizer.param_groups, highest, strict=True):
-                            group["lr"] = share * rate
-                    optimizer.step()
-
-                loss = _train_epoch(network, backward, learned, step, batch_size, order, report)
-                if not math.isfinite(loss):
-                    raise TrainingError(
-                        f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
-                        f"{optimizer.param_groups[0]['lr']}"
-                    )
-                with device.arithmetic():
-                    right = count_right()
-                n_val = len(examples.val)
-                val_oa = 100.0 * right / n_val if n_val else None
-                better = right > best_right or n_val == 0
-                weights = {key: value.clone() for key, value in network.state_dict().items()} if better else {}
-                records.append(EpochRecord(epoch, loss, val_oa, time.perf_counter() - epoch_started))
-                if better:  # at once, so that an interrupt finds the three together
-                    best_epoch, best_right, best_weights = epoch, right, weights
-                report(1.0, loss)
-    except KeyboardInterrupt:
-        if not best_epoch:
-            raise Interrupted("stopped before the first epoch ended: there is no model to keep") from None
-        interrupted = True
-    if augmentation.keep_last and not interrupted:
-        best_epoch = epochs
-    else:
-        network.load_state_dict(best_weights)
-    return History(tuple(records), best_epoch, time.perf_counter() - started, interrupted)
-
-
-def _scores(network: nn.Module, store: PatchStore, which: Tensor, turned: Tensor | None = None) -> Tensor:
-    """Scores (B, n) of patches number ``which``; they are put together only for a network that needs it."""
-    how = () if turned is None else (turned,)
-    if hasattr(network, "forward_indexed"):
-        scores: Tensor = network.forward_indexed(store.spectra, store.places(which, *how))  # type: ignore[operator]
-    else:
-        scores = network(store.gather(which, *how))
+def patch_scores(network: nn.Module, store: PatchStore, which: Tensor, order: Tensor | None = None) -> Tensor:
+    """Scores (B, n) of patches ``which`` (B,), turned by ``order`` (B, D*D); copied only where the network needs it."""
+    if isinstance(network, IndexedForward):
+        return network.forward_indexed(store.spectra, store.places(which, order))
+    scores: Tensor = network(store.gather(which, order))
     return scores
 
 
-def _train_epoch(
-    network: nn.Module,
-    backward: Callable[[Tensor], float],
-    learned: Tensor,
-    step: Callable[[int, int], None],
-    batch_size: int,
-    order: Generator,
-    report: Callable[[float, float], None],
-) -> float:
-    """One pass over the patches to learn from, in random order; the mean loss."""
-    network.train()
-    shuffled = learned[torch.randperm(len(learned), generator=order)]
-    total, seen = 0.0, 0
-    batches = torch.split(shuffled, batch_size)
-    for number, which in enumerate(batches):
-        loss = backward(which)
-        step(number, len(batches))
-        total += loss * len(which)
-        seen += len(which)
-        report(seen / len(shuffled), total / seen)
-    return total / seen
-
-
-def _count_right(network: nn.Module, examples: Examples, among: Tensor, batch_size: int) -> int:
-    """Patches ``among`` those for validation that the network classifies correctly."""
+def count_correct(network: nn.Module, examples: Examples, batch_size: int) -> int:
+    """Number of validation patches that the network classifies correctly."""
     network.eval()
-    right = 0
-    if len(among) == 0:  # split would give one empty batch, not none
-        return right
+    correct = 0
+    if len(examples.val) == 0:  # torch.split would give one empty batch
+        return correct
     with torch.inference_mode():
-        for which in torch.split(among, _most_at_once(network, batch_size)):
-            predicted = _scores(network, examples.store, which).argmax(dim=1)
-            right += int((predicted == examples.targets[which]).sum())
-    return right
+        for which in torch.split(examples.val, _inference_batch(network, batch_size)):
+            predicted = patch_scores(network, examples.store, which).argmax(dim=1)
+            correct += int((predicted == examples.targets[which]).sum())
+    return correct
 
 
-def _most_at_once(network: nn.Module, batch_size: int) -> int:
-    # Compiled kernels make their own small steps; for the others, what a pixel needs should stay near the cache.
-    return 8192 if hasattr(network, "forward_indexed") and native.available() else min(INFERENCE_BATCH, batch_size)
+def _inference_batch(network: nn.Module, batch_size: int) -> int:
+    # The compiled kernels divide a batch themselves; for other networks a batch should stay near the cache.
+    is_compiled = isinstance(network, IndexedForward) and native.available()
+    return 8192 if is_compiled else min(INFERENCE_BATCH, batch_size)
 
 
-def scores_of_all(network: nn.Module, store: PatchStore, batch_size: int) -> Tensor:
+def all_scores(network: nn.Module, store: PatchStore, batch_size: int) -> Tensor:
     """Scores (N, n) of every patch of a store, without augmentation."""
     network.eval()
-    batches = torch.split(torch.arange(len(store), device=store.spectra.device), _most_at_once(network, batch_size))
+    batches = torch.split(torch.arange(len(store), device=store.spectra.device), _inference_batch(network, batch_size))
     with torch.inference_mode():
-        return torch.cat([_scores(network, store, which).float().cpu() for which in batches])
+        return torch.cat([patch_scores(network, store, which).float().cpu() for which in batches])
 
 
 def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
-    """Fit a network that solves itself at once (it has ``solve``): a history of one epoch, with its loss."""
+    """Fit a network that is solved at once: a history of one epoch, with its loss."""
+    assert isinstance(network, Solvable)
     started = time.perf_counter()
-    store, targets = examples.store, examples.targets
-    features_of: Callable[[Tensor], Tensor] = network.features  # type: ignore[assignment]  # torch: always a module
-
-    def known(which: Tensor) -> tuple[Tensor, Tensor]:
-        # In small steps: whole patches of all training pixels may be far larger than what is looked at.
-        parts = [features_of(store.gather(some)) for some in torch.split(which, INFERENCE_BATCH)]
-        return torch.cat(parts), targets[which]
-
-    network.solve(*known(examples.train), *known(examples.val))  # type: ignore[operator]
+    features, val_features = (_all_features(network, examples.store, which) for which in (examples.train, examples.val))
+    network.solve(features, examples.targets[examples.train], val_features, examples.targets[examples.val])
     seconds = time.perf_counter() - started
     with torch.inference_mode():
         losses = [
-            len(some) * float(loss_of(network(store.gather(some)), targets[some]))
+            len(some) * float(loss_of(patch_scores(network, examples.store, some), examples.targets[some]))
             for some in torch.split(examples.train, INFERENCE_BATCH)
         ]
     n_val = len(examples.val)
-    val_oa = 100.0 * _count_right(network, examples, examples.val, INFERENCE_BATCH) / n_val if n_val else None
+    val_oa = 100.0 * count_correct(network, examples, INFERENCE_BATCH) / n_val if n_val else None
     loss = sum(losses) / len(examples.train)
     return History((EpochRecord(1, loss, val_oa, seconds),), 1, seconds, interrupted=False)
+
+
+def _all_features(network: Solvable, store: PatchStore, which: Tensor) -> Tensor:
+    """Features (B, F) of patches ``which``, in small batches: the patches of all training pixels may be far larger."""
+    return torch.cat([network.features(store.gather(some)) for some in torch.split(which, INFERENCE_BATCH)])

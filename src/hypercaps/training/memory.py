@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from hypercaps.compute.devices import available_memory
-from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split
 from hypercaps.errors import ModelError
-from hypercaps.models.registry import Method, Recipe, SelfTraining, SolvedRecipe
-from hypercaps.training.label_propagation import MOST_PIXELS, bytes_to_propagate
+from hypercaps.training.job import MAX_UNLABELLED, TrainingJob
+from hypercaps.training.label_propagation import MAX_PIXELS, bytes_to_propagate
 from hypercaps.training.loop import Loss, SemiSupervisedLoss
+
+_OPTIMIZER_COPIES = 2  # Adam keeps two numbers for every weight
 
 
 def bytes_to_train(
@@ -23,18 +21,17 @@ def bytes_to_train(
     batch_size: int,
     *,
     semi_supervised: SemiSupervisedLoss | None = None,
-    optimizer_copies: int = 2,
 ) -> int:
-    """Memory that a training step takes at its height, from a network without memory (a blueprint).
+    """Peak memory of a training step, from a network without memory (a blueprint).
 
-    Weights, their gradients and the optimizer's copies of them, the best weights so far, and what the forward pass
-    keeps for the backward one, which is counted while it runs on shapes alone.
+    Counts the weights, their gradients, the optimizer's copies of them, the best weights so far, and what the forward
+    pass saves for the backward pass, which is counted while it runs on shapes alone.
     """
-    kept = 0
+    saved = 0
 
     def count(tensor: Tensor) -> Tensor:
-        nonlocal kept
-        kept += tensor.numel() * tensor.element_size()
+        nonlocal saved
+        saved += tensor.numel() * tensor.element_size()
         return tensor
 
     patches = torch.empty(batch_size, *patch_shape, device="meta")
@@ -45,43 +42,33 @@ def bytes_to_train(
         else:
             semi_supervised(network, patches, targets, patches)
     weights = 4 * sum(weight.numel() for weight in network.parameters())
-    return weights * (3 + optimizer_copies) + kept + 4 * patches.numel()
+    return weights * (3 + _OPTIMIZER_COPIES) + saved + 4 * patches.numel()
 
 
-MOST_UNLABELLED = 20_000  # pixels of the scene that teach without a label, for methods that can use them
-
-
-def check_memory(
-    method: Method,
-    recipe: Recipe | SolvedRecipe,
-    scene: Scene,
-    classes: int,
-    patch: int,
-    structure: dict[str, Any],
-    split: Split,
-    training: dict[str, Any],
-) -> None:
-    """Refuse what would not fit into memory before it starts, not after an hour."""
-    blueprint = method.blueprint(scene.bands, classes, patch=patch, structure=structure)
-    examples = split.train.size + split.val.size
-    if method.semi_supervised is not None:
-        examples += MOST_UNLABELLED
-    other = "take another method"
-    around = 0  # pixels that get a label from the flow
-    if isinstance(recipe, SelfTraining):
-        around = min(scene.rows * scene.cols, MOST_PIXELS)
-        other = "take the recipe paper"
-    examples += around
-    spectra = 4 * scene.bands * min(scene.rows * scene.cols, examples * patch * patch)
-    needed = spectra + 4 * examples * patch * patch  # what PatchStore keeps
-    if around:
-        needed += spectra + bytes_to_propagate(around, classes)  # the spectra with noise
-    if training:
-        shape, batch = (patch, patch, scene.bands), min(training["batch_size"], split.train.size)
-        needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
-    available = available_memory()
+def check_memory(job: TrainingJob) -> None:
+    """Refuse a training that does not fit into the free memory."""
+    needed, available = bytes_needed(job), available_memory()
     if needed > available:
         raise ModelError(
-            f"{method.name} needs about {needed / 1e9:.1f} GB to train on scene {scene.name!r} and "
-            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or {other}"
+            f"{job.method.name} needs about {needed / 1e9:.1f} GB to train on scene {job.scene.name!r} and "
+            f"{available / 1e9:.1f} GB of memory are free: give a smaller batch size, or {job.recipe.alternative}"
         )
+
+
+def bytes_needed(job: TrainingJob) -> int:
+    """Peak memory of a training beyond the scene itself."""
+    method, scene, split = job.method, job.scene, job.split
+    scene_pixels, area = scene.rows * scene.cols, job.patch**2
+    pseudo_labelled = min(scene_pixels, MAX_PIXELS) if job.recipe.uses_pseudo_labels else 0
+    patches = split.train.size + split.val.size + pseudo_labelled
+    if method.semi_supervised is not None:
+        patches += MAX_UNLABELLED
+    spectra = 4 * scene.bands * min(scene_pixels, patches * area)
+    needed = spectra + 4 * patches * area  # kept by PatchStore
+    if pseudo_labelled:
+        needed += spectra + bytes_to_propagate(pseudo_labelled, len(job.labels.legend))  # spectra with noise
+    blueprint = job.blueprint  # refuses sizes that cannot be built, also where no step is counted
+    if job.record.batch_size is not None:
+        shape, batch = (job.patch, job.patch, scene.bands), min(job.record.batch_size, split.train.size)
+        needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)
+    return needed

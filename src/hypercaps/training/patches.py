@@ -1,7 +1,7 @@
-"""From a scene and positions to patches, without ever holding every patch.
+"""Patches around pixels of a scene, without storing every patch.
 
-Neighbouring patches share most of their pixels, so what is kept is each pixel once, preprocessed; a batch of
-patches is gathered from them. Beyond the scene's border, and where it holds nothing, the scene is mirrored.
+Neighbouring patches share most of their pixels, so that each preprocessed pixel is stored once, and a batch of patches
+is gathered from them. The scene is mirrored at its border and at invalid pixels.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int6
 
 
 def reflect_invalid(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Which place of a patch is read for each of its places: (N, D, D) validity -> (N, D*D), the centres being valid.
+    """The position to read for each position of a patch: validity (N, D, D) -> (N, D*D); centres must be valid.
 
-    Every valid place stands for itself. One without data is mirrored at the last valid pixel on the way to the patch's
-    middle, down its column, else along its row, else both; at a straight edge that is what is done at the scene's
-    border. Where this leads nowhere, the pixel in the middle stands in.
+    A valid position is read itself. An invalid one is mirrored at the last valid pixel towards the patch's centre,
+    along its column, else along its row, else along both; at a straight edge this equals the mirroring at the scene's
+    border. Where no mirrored position is valid, the centre is read.
     """
     n, side, _ = valid.shape
     half = side // 2
-    every, at = np.arange(n)[:, None, None], np.arange(side)
+    patches, at = np.arange(n)[:, None, None], np.arange(side)
     rows, cols = at[None, :, None], at[None, None, :]
     down = _mirrored_inwards(valid)  # (N, D, D): a row
     across = _mirrored_inwards(valid.transpose(0, 2, 1)).transpose(0, 2, 1)  # (N, D, D): a column
-    # For corners: by the column and the row that meet in the middle.
+    # For corners: by the column and the row through the centre.
     down_middle = np.where(valid[:, :, half], at, down[:, :, half])[:, :, None]  # (N, D, 1)
     across_middle = np.where(valid[:, half, :], at, across[:, half, :])[:, None, :]  # (N, 1, D)
-    found = np.where(valid, rows * side + cols, -1)
+    read = np.where(valid, rows * side + cols, -1)
     for r, c in ((down, cols), (rows, across), (down_middle, across_middle)):
-        usable = (found < 0) & (r >= 0) & (c >= 0) & valid[every, r, c]
-        found = np.where(usable, r * side + c, found)
-    return np.where(found < 0, half * side + half, found).reshape(n, side * side)
+        usable = (read < 0) & (r >= 0) & (c >= 0) & valid[patches, r, c]
+        read = np.where(usable, r * side + c, read)
+    return np.where(read < 0, half * side + half, read).reshape(n, side * side)
 
 
 def _mirrored_inwards(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Each row of (N, D, D) mirrored at the next valid row of its column on the way to the middle; -1: there is none"""
+    """Row to which each row of (N, D, D) is mirrored, at the next valid row of its column inwards; -1: none"""
     side = valid.shape[1]
     half = side // 2
     edge = np.full(valid.shape, -1, dtype=np.intp)
@@ -71,14 +71,14 @@ def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
     cols = mirrored(np.arange(window.c0 - halo, window.c1 + halo), scene.cols)
     r0, c0 = int(rows.min()), int(cols.min())
     read = scene.read(slice(r0, int(rows.max()) + 1), slice(c0, int(cols.max()) + 1))
-    if read.valid.shape == (rows.size, cols.size):  # nothing is mirrored
+    if read.valid.shape == (rows.size, cols.size):  # no mirroring needed
         return read
     at = np.ix_(rows - r0, cols - c0)
     return Pixels(read.values[at], read.valid[at])
 
 
 def draw_valid_pixels(scene: Scene, *, without: npt.NDArray[np.int64], most: int, seed: int) -> npt.NDArray[np.int64]:
-    """Up to ``most`` valid pixels of the scene at random, none of ``without``, as flat indices, ascending."""
+    """Draw up to ``most`` valid pixels of the scene, none of ``without``: flat indices, ascending."""
     pixels = valid_pixels(scene, without=without)
     if pixels.size <= most:
         return pixels
@@ -88,28 +88,28 @@ def draw_valid_pixels(scene: Scene, *, without: npt.NDArray[np.int64], most: int
 def valid_pixels(
     scene: Scene, *, without: npt.NDArray[np.int64], within: npt.NDArray[np.bool_] | None = None
 ) -> npt.NDArray[np.int64]:
-    """Valid pixels of the scene, or of what is marked in ``within`` (rows, columns), as flat indices, ascending."""
+    """Valid pixels of the scene, or of the mask ``within`` (rows, columns): flat indices, ascending."""
     free = np.zeros(scene.shape[:2], dtype=bool)
     for window in tile_windows(scene.whole, 256):
-        wanted = True if within is None else within[window.rows, window.cols]
-        if np.any(wanted):
-            free[window.rows, window.cols] = scene.read(window.rows, window.cols).valid & wanted
+        inside = True if within is None else within[window.rows, window.cols]
+        if np.any(inside):
+            free[window.rows, window.cols] = scene.read(window.rows, window.cols).valid & inside
     free.ravel()[without] = False
     return np.flatnonzero(free)
 
 
 def symmetries(patch: int) -> Tensor:
-    """The eight turns and reflections of a patch, as the order in which its places are read: (8, D*D), itself first."""
+    """The eight rotations and reflections of a patch, as orders of its positions: (8, D*D), the identity first."""
     places = torch.arange(patch * patch).view(patch, patch)
     turned = [torch.rot90(places, turns) for turns in range(4)]
-    return torch.stack([way.flatten() for square in turned for way in (square, square.flip(0))])
+    return torch.stack([order.flatten() for square in turned for order in (square, square.flip(0))])
 
 
 class PatchStore:
     """Patches around chosen pixels of a scene, gathered on demand.
 
-    Memory is one preprocessed spectrum for each pixel that any of the patches touches: never more than the
-    scene, and little for few labels in a large one.
+    Stores one preprocessed spectrum for each pixel of any patch: never more than the scene, and little for few labels
+    in a large scene.
     """
 
     def __init__(self, scene: Scene, preprocessing: Preprocessing, pixels: npt.NDArray[np.int64], patch: int) -> None:
@@ -124,17 +124,17 @@ class PatchStore:
         for i in range(patch):
             for j in range(patch):
                 touched[rows[:, i], cols[:, j]] = True
-        needed = np.flatnonzero(touched)  # flat, ascending: the order of the kept spectra
-        self._spectra, valid = _ready_pixels(scene, preprocessing, needed)  # (needed, C), (needed,)
+        needed = np.flatnonzero(touched)  # flat, ascending: the order of the stored spectra
+        self._spectra, valid = _preprocessed_pixels(scene, preprocessing, needed)  # (needed, C), (needed,)
 
-        # Which kept spectrum stands at each place of each patch: (N, D*D)
+        # Row of the stored spectra for each position of each patch: (N, D*D)
         flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
         places = np.searchsorted(needed, flat).astype(np.int32)
         if not valid.all():
             seen = valid[places]  # (N, D*D)
-            torn = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
-            standing = reflect_invalid(seen[torn].reshape(-1, patch, patch))
-            places[torn] = np.take_along_axis(places[torn], standing, axis=1)
+            incomplete = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
+            replaced = reflect_invalid(seen[incomplete].reshape(-1, patch, patch))
+            places[incomplete] = np.take_along_axis(places[incomplete], replaced, axis=1)
         self._places = torch.from_numpy(places)
 
     def __len__(self) -> int:
@@ -142,26 +142,26 @@ class PatchStore:
 
     @property
     def spectra(self) -> Tensor:
-        """Every pixel that any of the patches touches, once: (S, C)"""
+        """The preprocessed spectrum of each pixel of any patch: (S, C)"""
         return self._spectra
 
     def places(self, which: Tensor, order: Tensor | None = None) -> Tensor:
-        """Where the pixels of patches number ``which`` (B,) are among the spectra: (B, D*D) int32
+        """Rows of ``spectra`` for the pixels of patches ``which`` (B,): (B, D*D) int32
 
-        With ``order`` (B, D*D), rows of :func:`symmetries`, each patch is turned or reflected.
+        With ``order`` (B, D*D), rows of :func:`symmetries`, each patch is rotated or reflected.
         """
         places = self._places.index_select(0, which)
         return places if order is None else places.gather(1, order)
 
     def centres(self) -> Tensor:
-        """Where the pixel in the middle of each patch is among the spectra: (N,) int32"""
+        """Row of ``spectra`` for the centre of each patch: (N,) int32"""
         return self._places[:, self.patch * self.patch // 2]
 
     def with_noise(self, which: Tensor, sigma: float, rng: np.random.Generator) -> PatchStore:
-        """The same store, with noise on all that patches number ``which`` touch.
+        """The same store with Gaussian noise of standard deviation ``sigma`` on the pixels of patches ``which``.
 
-        It is drawn by numpy: one stream whatever the threads. Other spectra are left as they are, so that few patches
-        of a large scene cost little.
+        Drawn by numpy, in one stream for any number of threads. Other spectra are not changed, so that few patches of a
+        large scene cost little.
         """
         touched = torch.zeros(len(self._spectra), dtype=torch.bool, device=self._spectra.device)
         touched[self._places.index_select(0, which).flatten()] = True
@@ -179,15 +179,15 @@ class PatchStore:
         return moved
 
     def gather(self, which: Tensor, order: Tensor | None = None) -> Tensor:
-        """Patches number ``which`` (B,) -> (B, D, D, C), turned as for ``places``"""
+        """Patches ``which`` (B,) -> (B, D, D, C), in the ``order`` of ``places``"""
         places = self.places(which, order).flatten()
         return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, self._spectra.shape[1])
 
 
-def _ready_pixels(
+def _preprocessed_pixels(
     scene: Scene, preprocessing: Preprocessing, needed: npt.NDArray[np.int64]
 ) -> tuple[Tensor, npt.NDArray[np.bool_]]:
-    """Some pixels (flat, ascending), preprocessed, and which of them are valid."""
+    """Preprocessed spectra (n, C) of pixels (flat, ascending), and their validity (n,)."""
     spectra, valid = torch.empty(needed.size, scene.bands), np.empty(needed.size, dtype=bool)
     for at, read in read_pixels(scene, needed):
         valid[at] = read.valid
@@ -196,9 +196,9 @@ def _ready_pixels(
 
 
 def read_pixels(scene: Scene, pixels: npt.NDArray[np.int64]) -> Iterator[tuple[slice, Pixels]]:
-    """Some pixels (flat, ascending) as they are, (n, bands) and (n,), in strips that skip what nobody needs.
+    """Read pixels (flat, ascending) in strips of rows: which of them, their values (n, bands) and validity (n,).
 
-    The slice says which of them a strip holds.
+    Strips without any of the pixels, and columns outside of them, are not read.
     """
     strip = max(1, _READ_VALUES // (scene.cols * scene.bands))
     for r0 in range(0, scene.rows, strip):

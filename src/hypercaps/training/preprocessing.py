@@ -1,7 +1,7 @@
-"""What is done to spectra before a method sees them, learned from one streamed pass over a scene.
+"""Preprocessing of spectra, fitted in one streamed pass over a scene.
 
-PCA-whitening, the paper's: bands become uncorrelated components of unit variance, the largest first. Or bands are
-standardised one by one, for methods that want them in the order of their wavelengths.
+PCA-whitening, as in the paper, turns bands into uncorrelated components of unit variance, the largest first.
+Standardising scales each band by itself, for methods that need the bands in the order of their wavelengths.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class PCAWhitening:
     def centred(self) -> PCAWhitening:
         """The same components in another order: the largest in the middle, the smaller the further outwards.
 
-        Convolutions without padding see the ends of what they slide along in the fewest windows. With the largest
-        component first, what tells most would be seen least.
+        An unpadded convolution covers the ends of its input with the fewest windows. With the largest component
+        first, the most informative one would be used least.
         """
         component = np.arange(self.variances.size)
         order = np.concatenate([component[1::2][::-1], component[0::2]])  # ... 5 3 1 0 2 4 ...
@@ -76,13 +76,13 @@ class PCAWhitening:
     def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
         """(..., bands) in physical units to (..., components), float32; zeros where not ``valid`` (...).
 
-        Computed in float64: small components are differences of large numbers. Compiled, if it can be: then a pixel's
-        result is the same to the bit whatever else is transformed with it. Else torch's product is used, not
-        numpy's, because two pools of threads on the same cores cost more than the product.
+        Computed in float64: small components are differences of large numbers. With the compiled kernel, a pixel's
+        result does not depend on the other pixels, to the bit. Otherwise torch computes the product, not numpy, because
+        two thread pools on the same cores cost more than the product itself.
         """
         if values.dtype == np.float32 and values.shape[-1] == self.bands and native.available():
             return self._transform_compiled(values, valid)
-        white = torch.from_numpy(_less_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
+        white = torch.from_numpy(_subtract_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
         return white.float().view(values.shape)
 
     def _transform_compiled(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None) -> Tensor:
@@ -107,7 +107,7 @@ class PCAWhitening:
         return white
 
     def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        """What a model file keeps of it."""
+        """The arrays that a model file stores."""
         return {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
 
 
@@ -127,7 +127,7 @@ class Standardising:
 
     @classmethod
     def fit(cls, scene: Scene) -> Standardising:
-        """One streamed pass, as for whitening."""
+        """Fit to the valid pixels in one streamed pass."""
         mean, covariance = _moments(scene)
         variances = covariance.diagonal()
         alive = _alive(variances, mean, scene.name)
@@ -135,24 +135,24 @@ class Standardising:
 
     def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
         """(..., bands) in physical units to (..., bands), float32; zeros where not ``valid`` (...)."""
-        flat = _less_mean(values, valid, self.mean)
+        flat = _subtract_mean(values, valid, self.mean)
         flat *= self.scale
         return torch.from_numpy(flat.astype(np.float32)).view(values.shape)
 
     def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        """What a model file keeps of it."""
+        """The arrays that a model file stores."""
         return {"mean": self.mean, "scale": self.scale}
 
 
 Preprocessing = PCAWhitening | Standardising
 
-# What a method can ask for.
+# By the names that methods use
 PREPROCESSINGS: dict[str, Callable[[Scene], Preprocessing]] = {
     "whitening": PCAWhitening.fit,
     "centred whitening": lambda scene: PCAWhitening.fit(scene).centred(),
     "standardising": Standardising.fit,
 }
-# And what a model file can hold.
+# By the names that model files use
 KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {
     "whitening": PCAWhitening,
     "standardising": Standardising,
@@ -164,16 +164,16 @@ def kind_of(preprocessing: Preprocessing) -> str:
 
 
 def _check_arrays(shapes: dict[str, tuple[int, ...]], arrays: dict[str, npt.NDArray[np.float64]]) -> None:
-    """Refuse arrays that no fit gives; they may come from a file."""
+    """Refuse arrays of another shape or type, or with NaN: they may come from a file."""
     for name, array in arrays.items():
         if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
             raise ValueError(f"{name} is not {' x '.join(map(str, shapes[name]))} finite float64 numbers")
 
 
-def _less_mean(
+def _subtract_mean(
     values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None, mean: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """(..., bands) -> (pixels, bands) less the mean, in float64; zeros where not ``valid``"""
+    """(..., bands) -> (pixels, bands) minus the mean, in float64; zeros where not ``valid``"""
     flat = values.reshape(-1, mean.size).astype(np.float64)
     if valid is not None and not valid.all():
         flat[~valid.ravel()] = mean
@@ -182,8 +182,8 @@ def _less_mean(
 
 
 def _alive(variances: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
-    """Which variances are more than rounding noise; a scene without any is refused."""
-    # A constant band of large values leaves rounding noise, so the floor follows the mean as well.
+    """Which variances exceed rounding errors; refuse a scene where none does."""
+    # A constant band of large values has rounding errors too, so that the floor depends on the mean as well.
     scale = np.finfo(np.float64).eps * mean.size
     floor = scale * max(float(variances.max()), float(np.square(mean).max()) * scale)
     alive: npt.NDArray[np.bool_] = variances > floor
@@ -198,8 +198,8 @@ def _alive(variances: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], na
 def _moments(scene: Scene) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Mean (bands,) and covariance (bands, bands) of the valid pixels, block by block.
 
-    Blocks are centred on their own mean before they are merged (Chan, Golub and LeVeque 1983), so nothing
-    is lost to cancellation however many pixels there are.
+    Blocks are centred on their own mean before they are merged (Chan, Golub and LeVeque 1983), which avoids
+    cancellation for any number of pixels.
     """
     count = 0
     mean = np.zeros(scene.bands)

@@ -189,7 +189,7 @@ def test_gradients_are_the_same_to_the_bit_for_any_number_of_threads(variant: st
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_patches_need_not_be_put_together() -> None:
+def test_patches_need_not_be_copied() -> None:
     network = ConvCapsNet(60, 5, patch=3)
     spectra = drawn(50, 60, seed=1)
     places = torch.randint(50, (9, 9), dtype=torch.int32, generator=torch.Generator().manual_seed(2))
@@ -253,7 +253,7 @@ def test_a_step_leaves_nothing_behind_for_the_garbage_collector() -> None:
     try:
         for _ in range(3):
             network(torch.zeros(8, 7, 7, 60)).sum().backward()
-        alive = [thing for thing in gc.get_objects() if type(thing) is kernels._LayersDone]
+        alive = [thing for thing in gc.get_objects() if type(thing) is kernels._LayerResults]
     finally:
         gc.enable()
     assert alive == []

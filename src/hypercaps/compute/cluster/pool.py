@@ -1,7 +1,7 @@
-"""Work handed to the workers of a dask cluster: one on this machine, or one that is already there.
+"""Tasks for the workers of a dask cluster: a temporary one on this machine, or a running one.
 
-Functions and small arguments go over the wire and results come back; workers open scenes themselves. dask does the
-rest: it finds who is free, and does again what a worker was doing when it died.
+Functions, small arguments and results are sent; workers open scenes themselves. dask schedules the tasks, and repeats
+those of a worker that died.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from hypercaps.errors import ClusterError, DataWarning, WorkersDiedError, warn_d
 T = TypeVar("T")
 R = TypeVar("R")
 
-PER_THREAD = 3  # tasks in flight for every thread of a worker: one at work, one ready, one on its way back
-_AT_FIRST = 4  # in flight while there is no worker yet: a cluster that grows with its work must see some
-_POLL = 2.0  # seconds between looks at the cluster while a result is waited for
+PER_THREAD = 3  # tasks in flight per worker thread: one running, one ready, one whose result is being sent
+_WITHOUT_WORKERS = 4  # tasks in flight without any worker: an adaptive cluster grows only if it has tasks
+_POLL = 2.0  # seconds between checks of the cluster while waiting for a result
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What goes over the wire. One piece, because dask looks into tuples and lists for results of other tasks."""
+    """A task as it is sent. One object, because dask searches tuples and lists for results of other tasks."""
 
     function: Callable[[Any], Any]
     item: Any
     environment: dict[str, str]
-    threads: int | None  # None: as many as the worker's environment says
+    threads: int | None  # None: as set in the worker's environment
 
 
 class _Done(NamedTuple):
-    """What comes back."""
+    """The result of a task as it is sent back."""
 
     result: Any
     worker: str
@@ -48,11 +48,11 @@ class _Done(NamedTuple):
 
 
 class Cluster:
-    """Workers of a dask cluster, to be used as a context manager.
+    """Workers of a dask cluster, as a context manager.
 
-    With ``address`` that of a scheduler which is already there; else ``workers`` processes on this machine, which
-    listen on loopback only. A task computes on ``threads`` threads: by default its share of the cores of this machine,
-    and for a cluster that is already there what its workers were told (dask's own default is one).
+    Give either the ``address`` of a running scheduler, or a number of ``workers``: processes on this machine, which
+    listen on loopback only. A task computes on ``threads`` threads; by default its share of this machine's cores, or
+    for a running cluster the setting of its workers (dask's default is one).
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Cluster:
         if workers is not None and workers < 1:
             raise ClusterError(f"{workers} workers can't do anything: give 1 or more")
         self.address, self.workers, self.threads, self.patience = address, workers, threads, patience
-        self._deaths: deque[str] = deque()  # heard of by dask's thread, told by ours
-        self._told_of: set[str] = set()
+        self._deaths: deque[str] = deque()  # added by dask's thread, reported by ours
+        self._reported: set[str] = set()
         self._slots, self._slots_at = 0, float("-inf")
 
     def __enter__(self) -> Self:
         check_installed()
         from dask.system import CPU_COUNT
 
-        with ExitStack() as stack:  # undoes what was begun if the rest fails
+        with ExitStack() as stack:  # closes what was opened if a later step fails
             stack.enter_context(quiet())
             address = self.address
             if self.workers is not None:
@@ -86,7 +86,7 @@ class Cluster:
                 self.threads = self.threads or max(1, CPU_COUNT // self.workers)
             assert address is not None
             self._client = stack.enter_context(connected(address, self.patience))
-            self._client.subscribe_topic("all", self._hear)
+            self._client.subscribe_topic("all", self._on_event)
             stack.callback(self._client.unsubscribe_topic, "all")
             self._stack = stack.pop_all()
         return self
@@ -98,9 +98,9 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """How many tasks the workers do at once, as of the last second; 0 while there are none."""
+        """Number of tasks that the workers run at once, at most a second old; 0 without workers."""
         if time.monotonic() - self._slots_at > 1:
-            with self._explained():
+            with self._translate_errors():
                 self._slots = sum(self._client.nthreads().values())
             self._slots_at = time.monotonic()
         return self._slots
@@ -112,10 +112,10 @@ class Cluster:
     def map_in_order(
         self, function: Callable[[T], R], items: Iterable[T], *, most_in_flight: int | None = None
     ) -> Iterator[R]:
-        """``function`` of each item, in their order. Items are taken as there is room for them.
+        """Yield ``function(item)`` for each item, in order; items are taken from the iterable only as needed.
 
-        At most ``most_in_flight`` results are under way or wait for those before them: three for every thread of the
-        workers if it is left out. What ``function`` raises on a worker is raised here; the rest is then dropped.
+        At most ``most_in_flight`` tasks are running or have results that wait for earlier ones; by default three per
+        worker thread. An exception of ``function`` is raised here, and the remaining tasks are cancelled.
         """
         waiting: deque[Any] = deque()
         to_do = enumerate(items)
@@ -133,7 +133,7 @@ class Cluster:
     def map_as_done(
         self, function: Callable[[T], R], items: Iterable[T], *, most_in_flight: int | None = None
     ) -> Iterator[tuple[T, R | ClusterError]]:
-        """Each item with ``function`` of it, as they end; an error where its workers died time and again."""
+        """Yield each item with ``function(item)``, as they finish; an error where its workers died repeatedly."""
         under_way: dict[Any, T] = {}
         to_do = enumerate(items)
         try:
@@ -153,37 +153,37 @@ class Cluster:
             self._drop(under_way)
 
     def _has_room(self, in_flight: int, most: int | None) -> bool:
-        return in_flight < (PER_THREAD * self.slots or _AT_FIRST if most is None else most)
+        return in_flight < (PER_THREAD * self.slots or _WITHOUT_WORKERS if most is None else most)
 
     def _submit(self, function: Callable[[T], R], number: int, item: T) -> Any:
         task = _Task(function, item, _environment(), self.threads)
-        with self._explained():  # those before go first: they are waited for
+        with self._translate_errors():  # earlier items have priority: their results are needed first
             return self._client.submit(_work, task, pure=False, priority=-number)
 
     def _wait_for_one(self, futures: list[Any]) -> set[Any]:
-        """Those that have ended, as soon as one has; meanwhile the user is told what is up with the workers."""
+        """Wait until a future has ended, and return all that have; meanwhile report dead or missing workers."""
         from distributed import wait
 
         while True:
-            self._tell()
-            with self._explained():
+            self._report_deaths()
+            with self._translate_errors():
                 try:
                     with self._client.as_current():
                         ended: set[Any] = wait(futures, timeout=_POLL, return_when="FIRST_COMPLETED").done
                 except TimeoutError:
-                    if self.address is None or self.slots:  # on this machine, dask starts the next one itself
+                    if self.address is None or self.slots:  # on this machine, dask restarts workers itself
                         continue
                 else:
-                    self._tell()
+                    self._report_deaths()
                     return ended
-            if "no workers" not in self._told_of:
-                self._told_of.add("no workers")
+            if "no workers" not in self._reported:
+                self._reported.add("no workers")
                 warn_data(f"the cluster at {self.address} has no workers now: waiting for some (Ctrl-C stops)")
 
     def _result(self, future: Any) -> Any:
         from distributed import KilledWorker
 
-        with self._explained():
+        with self._translate_errors():
             failure = future.exception()
         if isinstance(failure, KilledWorker):
             raise WorkersDiedError(
@@ -194,15 +194,15 @@ class Cluster:
             reason = f" ({failure.__cause__})" if failure.__cause__ else ""
             raise ClusterError(
                 f"the scheduler {self._where} can't understand what it is sent{reason}: it needs the same environment "
-                f"as this machine, with {_in_words(_environment())}"
+                f"as this machine, with {_versions_text(_environment())}"
             ) from failure
         if failure is not None:
-            raise failure  # the work's own
-        with self._explained():
+            raise failure  # an exception of the task itself
+        with self._translate_errors():
             done: _Done = future.result()
         ours = arithmetic_here()
-        if done.arithmetic != ours and done.arithmetic not in self._told_of:
-            self._told_of.add(done.arithmetic)
+        if done.arithmetic != ours and done.arithmetic not in self._reported:
+            self._reported.add(done.arithmetic)
             warn_data(
                 f"{done.worker} computes with {done.arithmetic}, this machine with {ours}: the last digits can differ "
                 "from those of one machine"
@@ -210,13 +210,13 @@ class Cluster:
         return done.result
 
     def _drop(self, futures: Iterable[Any]) -> None:
-        """Nobody waits for these any more: those that have not begun never will."""
+        """Cancel tasks that have not started; their results are not needed any more."""
         if self._client.status == "running":
             self._client.cancel(list(futures))
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """A cluster that can't be reached any more, in one sentence."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate the errors of a lost connection."""
         try:
             yield
         except (CancelledError, OSError) as error:
@@ -224,25 +224,25 @@ class Cluster:
                 f"the scheduler {self._where} went away before the work was done: see that it runs and start again"
             ) from error
 
-    def _hear(self, event: tuple[float, Any]) -> None:
-        what = event[1]
-        if isinstance(what, dict) and what.get("action") == "remove-worker" and not what.get("expected"):
-            self._deaths.append(str(what.get("worker")))
+    def _on_event(self, event: tuple[float, Any]) -> None:
+        message = event[1]
+        if isinstance(message, dict) and message.get("action") == "remove-worker" and not message.get("expected"):
+            self._deaths.append(str(message.get("worker")))
 
-    def _tell(self) -> None:
+    def _report_deaths(self) -> None:
         while self._deaths:
             warn_data(f"worker {self._deaths.popleft()} died: what it was doing is done again")
 
 
 def here() -> str:
-    """Inside a task: the worker that does it, for messages."""
+    """Inside a task: the worker that runs it, for messages."""
     from distributed import get_worker
 
     return f"worker {get_worker().address}"
 
 
 def still_wanted() -> bool:
-    """Inside a task: whether anybody waits for its result. A task that was cancelled goes on unless it asks."""
+    """Inside a task: whether its result is still needed. A cancelled task continues unless it checks this."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -251,14 +251,14 @@ def still_wanted() -> bool:
 
 
 def _work(task: _Task) -> _Done:
-    """What a worker does. Results must not depend on who computed them, so that another environment is refused."""
+    """Run a task on a worker. Results must not depend on the worker: another environment is refused."""
     ours = _environment()
     if ours != task.environment:
         raise ClusterError(
-            f"{here()} has {_in_words(ours)} and this machine {_in_words(task.environment)}: give them the same "
-            "environment"
+            f"{here()} has {_versions_text(ours)} and this machine {_versions_text(task.environment)}: give them the "
+            "same environment"
         )
-    warnings.simplefilter("ignore", DataWarning)  # said once, where the user is
+    warnings.simplefilter("ignore", DataWarning)  # the command itself warns
     if task.threads is not None:
         use_threads(task.threads)
     return _Done(task.function(task.item), here(), arithmetic_here())
@@ -266,10 +266,10 @@ def _work(task: _Task) -> _Done:
 
 @cache
 def _environment() -> dict[str, str]:
-    """Versions that results depend on; without what follows a +, which names a build for some device."""
+    """Versions that results depend on, without the part after a +, which names the build for a device."""
     versions = current_versions()
     return {name: versions[name].partition("+")[0] for name in ("hypercaps", "torch")}
 
 
-def _in_words(environment: dict[str, str]) -> str:
+def _versions_text(environment: dict[str, str]) -> str:
     return " and ".join(f"{name} {version}" for name, version in environment.items())

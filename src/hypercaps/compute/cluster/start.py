@@ -1,4 +1,4 @@
-"""To reach a dask cluster, or start one on this machine, without its noise."""
+"""Connect to a dask cluster, or start one on this machine, without dask's log messages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import Any
 from hypercaps import __version__
 from hypercaps.errors import ClusterError, warn_data
 
-_BUSY = 60  # seconds that a scheduler may take: it imports torch when it is sent our first task
+_TIMEOUT = 60  # seconds to wait for a scheduler's answer: it imports torch with the first task
 _SILENT = logging.CRITICAL + 1
-# Neither a dashboard nor metrics: dask opens a port for them all the same, on loopback, which has nothing to say then.
+# No dashboard and no metrics; dask still opens their port, on loopback, which then serves nothing.
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
@@ -39,18 +39,18 @@ def connected(address: str, patience: float) -> Iterator[Any]:
     from distributed.utils import LoopRunner
     from distributed.versions import VersionMismatchWarning
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always", VersionMismatchWarning)
         try:
-            LoopRunner().run_sync(_knock, address, patience)  # a client that can't connect does not clean up
-            client = Client(address, timeout=_BUSY, set_as_default=False)
-        except Exception as error:  # whatever else may listen there can make dask fail in any way
+            LoopRunner().run_sync(_try_connect, address, patience)  # a client that cannot connect would not clean up
+            client = Client(address, timeout=_TIMEOUT, set_as_default=False)
+        except Exception as error:  # another kind of server at the address can make dask fail in any way
             reason = (str(error) or type(error).__name__).partition("\n")[0]
             raise ClusterError(
                 f"no dask scheduler answers at {address!r} ({reason}): start one with 'dask scheduler' and give the "
                 "address that it prints, such as tcp://10.0.0.1:8786"
             ) from error
-    for warning in said:
+    for warning in recorded:
         if issubclass(warning.category, VersionMismatchWarning):
             rows = [line.split("|") for line in str(warning.message).splitlines() if line.startswith("| ")]
             packages = ", ".join(row[1].strip() for row in rows[1:])
@@ -66,9 +66,9 @@ def connected(address: str, patience: float) -> Iterator[Any]:
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Refuse workers that have no hypercaps or another one; dask lets one die of what it can't import.
+    """Refuse workers without hypercaps or with another version; dask would let them die of the failed import.
 
-    Asked by a function of Python's own, which they all have. Workers that come later are asked with every task.
+    Uses a function of the standard library, which all workers have. Workers that join later are checked by each task.
     """
     for worker, version in client.run(pkgutil.resolve_name, "hypercaps:__version__", on_error="return").items():
         if version != __version__:
@@ -79,18 +79,18 @@ def _check_versions(client: Any, address: str) -> None:
             )
 
 
-async def _knock(address: str, patience: float) -> None:
+async def _try_connect(address: str, patience: float) -> None:
     from distributed import Security
     from distributed.comm.core import connect
 
-    knocking = connect(address, timeout=patience, **Security().get_connection_args("client"))
-    comm = await asyncio.wait_for(knocking, timeout=patience + 1)  # dask's timeout ends before its handshake
+    connecting = connect(address, timeout=patience, **Security().get_connection_args("client"))
+    comm = await asyncio.wait_for(connecting, timeout=patience + 1)  # dask's timeout does not cover its handshake
     await comm.close()
 
 
 @contextmanager
 def on_this_machine(workers: int) -> Iterator[str]:
-    """The address of a scheduler with worker processes, which nobody outside this machine can reach."""
+    """Start a scheduler and worker processes that listen on loopback only; the address of the scheduler."""
     import dask
     from distributed import LocalCluster
 
@@ -108,9 +108,9 @@ def on_this_machine(workers: int) -> Iterator[str]:
                     host="127.0.0.1",
                     protocol="tcp://",
                     dashboard_address=None,
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any port, not dask's usual one
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port, not dask's default
                     silence_logs=_SILENT,
-                    memory_limit=0,  # windows are small, and dask would stop workers whose threads use much
+                    memory_limit=0,  # windows are small, and dask would pause workers that use much memory
                 )
             except (OSError, RuntimeError) as error:
                 raise ClusterError(f"{workers} worker processes can't be started ({error}): try fewer") from error
@@ -120,29 +120,31 @@ def on_this_machine(workers: int) -> Iterator[str]:
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """Threads and processes that are started inside never see Ctrl-C, nor do those that they start: it is ours.
+    """Block Ctrl-C for threads and processes that are started inside, and for their children: the command handles it.
 
-    One that comes meanwhile waits: dask, stopped half-way through its start, would not clean up.
+    A Ctrl-C during the start is raised at its end: dask would not clean up if it were interrupted in between.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    came: list[int] = []
-    resource_tracker.ensure_running()  # Python starts it with the first process, and unblocks Ctrl-C when it does
-    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))  # other threads may let it in
+    received: list[int] = []
+    resource_tracker.ensure_running()  # would otherwise be started with the first process, and unblock Ctrl-C
+    handler = signal.signal(
+        signal.SIGINT, lambda number, frame: received.append(number)
+    )  # other threads may not block it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
-    if came:
+    if received:
         raise KeyboardInterrupt
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """dask's log stays off the user's terminal: what matters comes as an error or a warning of ours."""
+    """Keep dask's log off the terminal; what matters is reported as our own errors and warnings."""
     import distributed  # noqa: F401 - sets its loggers up
 
     loggers = (logging.getLogger(name) for name in ("distributed", "tornado", "tornado.application"))

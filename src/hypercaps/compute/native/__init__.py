@@ -1,8 +1,8 @@
-"""The compiled arithmetic (``kernels.c``): found if it is there, run on threads.
+"""Loader and thread pool of the compiled kernels (``kernels.c``).
 
-It is compiled when hypercaps is installed. Where that was not possible everything goes through torch, more slowly and
-with the same results up to rounding; ``available`` says so once. ``HYPERCAPS_NATIVE=off`` does the same on purpose,
-``HYPERCAPS_NATIVE=baseline`` takes the variant for any processor.
+The kernels are compiled when hypercaps is installed. Where that was not possible, torch computes the same more slowly,
+with results equal up to rounding, and ``available`` warns once. ``HYPERCAPS_NATIVE=off`` disables the kernels,
+``HYPERCAPS_NATIVE=baseline`` uses the variant for any processor of the architecture.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,15 @@ LANES = 8
 BLOCK = 4
 TILE = 24
 _KERNELS = ("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten")
-_PATIENCE = 200_000  # looks for a job before a helper goes to sleep: a few milliseconds, longer than a step's pauses
+_SPINS = 200_000  # checks for a job before a helper thread sleeps: a few milliseconds, longer than pauses in a step
 
-_threads: int | None = None  # None: as many as torch takes
-_inside = 0  # how many are in ``torch_on_one_thread``
-_setting = threading.Lock()
+_threads: int | None = None  # None: as many as torch uses
+_users = 0  # number of threads inside ``torch_on_one_thread``
+_users_lock = threading.Lock()
 
 
 class Layers(ctypes.Structure):
-    """Sizes of the layers before the routing; channels but ``channels2`` padded to whole vectors."""
+    """Sizes of the layers before the routing; channels, except ``channels2``, are padded to whole vector registers."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -52,7 +52,7 @@ class Layers(ctypes.Structure):
 
 
 class LayerWeights(ctypes.Structure):
-    """Addresses of their packed weights and biases."""
+    """Addresses of the packed weights and biases of these layers."""
 
     _fields_ = tuple(
         (name, ctypes.c_void_p) for name in ("spatial", "spatial_bias", "primary", "primary_bias", "conv", "conv_bias")
@@ -66,19 +66,19 @@ class Routing(ctypes.Structure):
 
 
 def library_path(variant: str) -> Path:
-    """Where the compiled file of a variant, ``baseline`` or ``avx2``, lies if there is one."""
+    """Path of the compiled library of a variant, ``baseline`` or ``avx2``; it may not exist."""
     return Path(__file__).with_name(f"_kernels_{variant}{_SUFFIX}")
 
 
-class _Pool(ctypes.Structure):
+class _PoolState(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("next", "failed", "state", "generation", "most", "awake", "kernel")),
         ("job", ctypes.c_void_p),
     )
 
 
-class _Team:
-    """The compiled kernels and the threads that help with their jobs."""
+class _ThreadPool:
+    """The compiled kernels and our own spin-waiting thread pool for their jobs."""
 
     def __init__(self, library: ctypes.CDLL, variant: str) -> None:
         self.variant = variant
@@ -86,49 +86,50 @@ class _Team:
         library.hypercaps_help.argtypes = ctypes.c_void_p, ctypes.c_int64
         library.hypercaps_help.restype = None
         self.library = library
-        self.start_anew()
+        self.reset()
         if hasattr(os, "register_at_fork"):  # threads do not survive a fork
-            os.register_at_fork(after_in_child=self.start_anew)
+            os.register_at_fork(after_in_child=self.reset)
 
-    def start_anew(self) -> None:
-        self.pool = _Pool()
+    def reset(self) -> None:
+        self.state = _PoolState()
         self.busy = threading.Lock()
-        self.bells: list[threading.Event] = []  # to wake the helpers by
+        self.events: list[threading.Event] = []  # one per helper thread, to wake it
 
     def run(self, kernel: int, job: Any, helpers: int) -> int:
-        if helpers == 0 or not self.busy.acquire(blocking=False):  # another thread of this program has the helpers
-            return int(self.library.hypercaps_run(ctypes.byref(_Pool()), kernel, job, 0))
+        if helpers == 0 or not self.busy.acquire(blocking=False):  # another thread of this program uses the helpers
+            return int(self.library.hypercaps_run(ctypes.byref(_PoolState()), kernel, job, 0))
         try:
             self.wake(helpers)
-            return int(self.library.hypercaps_run(ctypes.byref(self.pool), kernel, job, helpers))
+            return int(self.library.hypercaps_run(ctypes.byref(self.state), kernel, job, helpers))
         finally:
             self.busy.release()
 
     def wake(self, helpers: int) -> None:
-        """See to it that enough helpers look for jobs. One that is asleep may come too late for this job; no matter."""
-        while len(self.bells) < helpers:
-            bell = threading.Event()
-            name = f"hypercaps-{len(self.bells)}"
-            threading.Thread(target=self.help, args=(self.pool, bell), name=name, daemon=True).start()
-            self.bells.append(bell)
-        if self.pool.awake < helpers:
-            for bell in self.bells[:helpers]:
-                bell.set()
+        """Start or wake helper threads. One that wakes too late for this job does no harm."""
+        while len(self.events) < helpers:
+            event = threading.Event()
+            name = f"hypercaps-{len(self.events)}"
+            threading.Thread(target=self.help, args=(self.state, event), name=name, daemon=True).start()
+            self.events.append(event)
+        if self.state.awake < helpers:
+            for event in self.events[:helpers]:
+                event.set()
 
-    def help(self, pool: _Pool, bell: threading.Event) -> None:
+    def help(self, state: _PoolState, event: threading.Event) -> None:
+        """Loop of a helper thread: spin-wait for jobs, and sleep when none came for a while."""
         while True:
-            bell.wait()
-            bell.clear()
-            self.library.hypercaps_help(ctypes.byref(pool), _PATIENCE)
+            event.wait()
+            event.clear()
+            self.library.hypercaps_help(ctypes.byref(state), _SPINS)
 
 
 @cache
-def _find_team(wish: str) -> _Team | None:
-    if wish == "off" or ctypes.sizeof(ctypes.c_void_p) != 8:
+def _load(choice: str) -> _ThreadPool | None:
+    if choice == "off" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     try:
         library, variant = ctypes.CDLL(str(library_path("baseline"))), "baseline"
-        if wish != "baseline" and library.hypercaps_has_avx2():
+        if choice != "baseline" and library.hypercaps_has_avx2():
             library, variant = ctypes.CDLL(str(library_path("avx2"))), "avx2"
     except OSError:
         warnings.warn(
@@ -138,70 +139,65 @@ def _find_team(wish: str) -> _Team | None:
             stacklevel=3,
         )
         return None
-    return _Team(library, variant)
+    return _ThreadPool(library, variant)
 
 
-def _team() -> _Team | None:
-    return _find_team(os.environ.get("HYPERCAPS_NATIVE", ""))
+def _pool() -> _ThreadPool | None:
+    return _load(os.environ.get("HYPERCAPS_NATIVE", ""))
 
 
 def available() -> bool:
-    """Whether there are compiled kernels to use."""
-    return _team() is not None
+    """Whether compiled kernels can be used."""
+    return _pool() is not None
 
 
 def variant() -> str | None:
-    """Which of the compiled kernels are used; None: none of them."""
-    team = _team()
-    return None if team is None else team.variant
+    """Variant of the compiled kernels in use, ``baseline`` or ``avx2``; None: they are not used."""
+    pool = _pool()
+    return None if pool is None else pool.variant
 
 
 def threads() -> int:
-    """How many threads the kernels run on."""
+    """Number of threads that the kernels run on."""
     return torch.get_num_threads() if _threads is None else _threads
 
 
 @contextmanager
 def torch_on_one_thread() -> Iterator[None]:
-    """Leave the cores to the kernels: torch's own threads would wait for work on them, spinning.
+    """Leave the cores to the kernels, whose speed suffers from torch's own threads: those spin while they wait.
 
-    What torch still does is small, and on one thread it is the same for any number of threads.
+    The remaining work of torch is small, and on one thread its results do not depend on the number of threads.
     """
-    global _threads, _inside
-    with _setting:  # several threads of a program may be inside at once: the last to leave turns the light off
-        if _inside == 0:
+    global _threads, _users
+    with _users_lock:  # several threads may be inside at once: the last user restores the setting
+        if _users == 0:
             _threads = torch.get_num_threads()
-        _inside += 1
-    # The C library of Linux hands freed memory back to the system at once, and a step that takes the same few MB again
-    # waits for every page, up to half of its time. Having seen one large block freed, it keeps that much.
+        _users += 1
+    # glibc returns large freed blocks to the system at once, and a step that allocates the same few MB again spends up
+    # to half of its time on page faults. After one large block was freed, glibc keeps blocks up to that size.
     torch.empty(31 << 20, dtype=torch.uint8)
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        with _setting:
-            _inside -= 1
-            if _inside == 0 and _threads is not None:
+        with _users_lock:
+            _users -= 1
+            if _users == 0 and _threads is not None:
                 torch.set_num_threads(_threads)
                 _threads = None
 
 
-def cores_for(network: object) -> AbstractContextManager[None]:
-    """``torch_on_one_thread`` for a network of whose work the kernels do nearly all (it has ``forward_indexed``)."""
-    return torch_on_one_thread() if hasattr(network, "forward_indexed") and available() else nullcontext()
-
-
 def run(name: str, *arguments: Any) -> None:
-    """Do a job of a kernel on all threads. Arguments fill the fields of its job in ``kernels.c`` in their order."""
-    team = _team()
-    assert team is not None
+    """Run a kernel on all threads. The arguments are the fields of its job in ``kernels.c``, in their order."""
+    pool = _pool()
+    assert pool is not None
     job = (ctypes.c_int64 * len(arguments))(*(_number(argument) for argument in arguments))
-    if team.run(_KERNELS.index(name), job, threads() - 1):
+    if pool.run(_KERNELS.index(name), job, threads() - 1):
         raise MemoryError("no memory is left for the compiled kernels")
 
 
 def _number(argument: Any) -> int:
-    """A whole number as it is, a tensor, structure or array as its address."""
+    """An integer itself, the address of a tensor or structure, 0 for None."""
     if isinstance(argument, Tensor):
         assert argument.is_contiguous() and argument.device.type == "cpu"
         return argument.data_ptr()

@@ -1,1 +1,1 @@
-"""The paper's own contribution, readable beside the paper: layers, routing and loss."""
+"""Layers, dynamic routing and margin loss of the paper (its equations are cited as Eq. 4 to Eq. 10)."""

@@ -1,7 +1,7 @@
-"""The fast ways: 1D-ConvCapsNet's layers and its routing by the compiled kernels, and the routing by torch alone.
+"""Fast implementations: layers and routing by the compiled kernels, and routing by torch without prediction vectors.
 
-The compiled ones (``hypercaps.compute.native``) are for float32 on the processor. For anything else, and where
-nothing was compiled, there is ``route_through_weights``.
+The compiled kernels (``hypercaps.compute.native``) are for float32 on the processor. Anything else, and installations
+without compiled kernels, use ``route_through_weights``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypercaps.models.capsules.squash import squash
 
 
 def usable(*tensors: Tensor) -> bool:
-    """Whether the compiled kernels can take these: float32 on the processor."""
+    """Whether the compiled kernels are available and take these tensors: float32 on the processor."""
     fitting = all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
     return fitting and not torch.is_autocast_enabled("cpu") and native.available()
 
@@ -29,9 +29,9 @@ def usable(*tensors: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Stack:
-    """SpatialConv, PrimaryCaps and 1D-ConvCaps (or their scalar likes) as the kernels take them.
+    """The weights of SpatialConv, PrimaryCaps and 1D-ConvCaps (or the layers of c-CNN) for the kernels.
 
-    Weights as their modules hold them: spatial (K, D*D), the others (out, in, window).
+    Shapes as in the modules: spatial (K, D*D), the others (out, in, window).
     """
 
     spatial: Tensor
@@ -41,7 +41,7 @@ class Stack:
     conv: Tensor
     conv_bias: Tensor
     strides: tuple[int, int]
-    capsule: int  # size of the parents' capsules, which are squashed; 0: neurons with ReLU
+    capsule: int  # dimension of the squashed parent capsules; 0: neurons with ReLU
 
     @property
     def weights(self) -> tuple[Tensor, ...]:
@@ -70,7 +70,7 @@ class Stack:
         )
 
     def packed(self) -> tuple[Tensor, ...]:
-        """Weights (k, out) whose k runs over the window and, faster, over the channels in; all padded."""
+        """The weights as matrices (k, out), k running over the window and, faster, over the input channels; padded."""
         filters, channels1, channels2 = (_padded(len(w)) for w in (self.spatial, self.primary, self.conv))
         return (
             _fill(self.spatial.T, -1, filters),
@@ -83,14 +83,14 @@ class Stack:
 
 
 def layers(stack: Stack, spectra: Tensor, places: Tensor) -> Tensor:
-    """Spectra (S, C) and where each patch's pixels are among them (B, D*D) int32 -> children (B, c3, channels)"""
+    """Spectra (S, C) and the row of each patch's pixels in them (B, D*D) int32 -> children (B, c3, channels)"""
     children: Tensor = _Layers.apply(stack, spectra, places, *stack.weights)  # type: ignore[no-untyped-call]
     return children
 
 
 @dataclass(frozen=True)
-class _LayersDone:
-    """The layers of some pixels, with all that the way back needs."""
+class _LayerResults:
+    """Results of the layers for some pixels, and what the backward pass needs."""
 
     stack: Stack
     sizes: native.Layers
@@ -102,8 +102,11 @@ class _LayersDone:
     parents: Tensor  # (B, c3, channels), before their squash
 
     @classmethod
-    def of(cls, stack: Stack, spectra: Tensor, places: Tensor) -> tuple[_LayersDone, Tensor]:
-        """That, and the children (B, c3, channels). Who keeps both in autograd's context makes a circle of them."""
+    def of(cls, stack: Stack, spectra: Tensor, places: Tensor) -> tuple[_LayerResults, Tensor]:
+        """Run the layers; also returns the children (B, c3, channels).
+
+        The children are not a field: kept in autograd's context together, they would form a reference cycle.
+        """
         sizes, packed, pixels = stack.sizes(spectra.shape[1]), stack.packed(), len(places)
         spectra, places = spectra.contiguous(), places.contiguous()
         features = torch.empty(pixels, sizes.bands, sizes.filters)
@@ -115,7 +118,7 @@ class _LayersDone:
         return cls(stack, sizes, packed, spectra, places, features, primary, parents), children
 
     def back(self, gradient: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of ``stack.weights`` from that of the children."""
+        """Gradients with respect to ``stack.weights``, from the gradient with respect to the children."""
         shapes = [part.shape for part in self.packed]
         lengths = [shape.numel() for shape in shapes]
         pixels = len(self.places)
@@ -133,8 +136,8 @@ class _LayersDone:
             gradient.contiguous(),
             sums,
         )
-        found = [part.view(shape) for part, shape in zip(torch.split(sums.sum(0), lengths), shapes, strict=True)]
-        spatial, spatial_bias, primary, primary_bias, conv, conv_bias = found
+        gradients = [part.view(shape) for part, shape in zip(torch.split(sums.sum(0), lengths), shapes, strict=True)]
+        spatial, spatial_bias, primary, primary_bias, conv, conv_bias = gradients
         filters, channels1, channels2 = (len(w) for w in (self.stack.spatial, self.stack.primary, self.stack.conv))
         return (
             spatial[:, :filters].T,
@@ -149,18 +152,18 @@ class _LayersDone:
 class _Layers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, stack: Stack, spectra: Tensor, places: Tensor, *_: Tensor) -> Tensor:
-        ctx.done, children = _LayersDone.of(stack, spectra, places)
+        ctx.results, children = _LayerResults.of(stack, spectra, places)
         return children
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return None, None, None, *ctx.done.back(gradients[0])
+        return None, None, None, *ctx.results.back(gradients[0])
 
 
 def _addresses(packed: tuple[Tensor, ...]) -> native.LayerWeights:
     weights = native.LayerWeights(*(part.data_ptr() for part in packed))
-    weights.keep = packed  # their memory lives as long as their addresses
+    weights.keep = packed  # keeps the memory alive as long as its addresses are used
     return weights
 
 
@@ -175,18 +178,18 @@ def route_compiled(children: Tensor, viewpoints: Tensor, iterations: int) -> Ten
 
 
 @dataclass(frozen=True)
-class _RouteDone:
-    """A routing, with all that the way back needs."""
+class _RoutingResults:
+    """Results of a routing, and what the backward pass needs."""
 
     routing: native.Routing
     children: Tensor  # (B, I, e)
     viewpoints: Tensor  # (I, n, e, d)
-    sums: Tensor  # (B, n, d), what is squashed
+    sums: Tensor  # (B, n, d), s of Eq. 6, before the squash
     couplings: Tensor | None  # (blocks of 4 pixels, I, n, 4)
 
     @classmethod
-    def of(cls, children: Tensor, viewpoints: Tensor, iterations: int, *, keep: bool) -> tuple[_RouteDone, Tensor]:
-        """That, and the class capsules (B, n, d)."""
+    def of(cls, children: Tensor, viewpoints: Tensor, iterations: int, *, keep: bool) -> tuple[_RoutingResults, Tensor]:
+        """Run the routing; also returns the class capsules (B, n, d)."""
         children, viewpoints = children.contiguous(), viewpoints.contiguous()
         routing, pixels = _sizes(viewpoints, iterations, len(children)), len(children)
         sums = torch.empty(pixels, routing.classes, routing.class_size)
@@ -197,7 +200,7 @@ class _RouteDone:
         return cls(routing, children, viewpoints, sums, couplings), capsules
 
     def back(self, gradient: Tensor, *, of: str) -> tuple[Tensor, Tensor]:
-        """Gradients of children and viewpoints from that of the ``capsules`` or of their ``lengths``."""
+        """Gradients with respect to children and viewpoints, from that of the ``capsules`` or of their ``lengths``."""
         pixels, gradient = len(self.children), gradient.contiguous()
         sums_back, by_class = torch.empty_like(self.sums), torch.empty_like(self.sums)
         kernel = {"capsules": "squash_back", "lengths": "lengths_back"}[of]
@@ -221,25 +224,25 @@ class _RouteDone:
 class _Route(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
-        ctx.done, capsules = _RouteDone.of(children, viewpoints, iterations, keep=any(ctx.needs_input_grad))
+        ctx.results, capsules = _RoutingResults.of(children, viewpoints, iterations, keep=any(ctx.needs_input_grad))
         return capsules
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return *ctx.done.back(gradients[0], of="capsules"), None
+        return *ctx.results.back(gradients[0], of="capsules"), None
 
 
 def _sizes(viewpoints: Tensor, iterations: int, pixels: int) -> native.Routing:
     count, classes, size, class_size = viewpoints.shape
-    share = -(-pixels // native.threads())  # of a thread, to be cut into equal tiles
+    share = -(-pixels // native.threads())  # pixels of a thread, divided into equal tiles
     tile = -(-share // max(1, -(-share // native.TILE)))
     tile = max(1, -(-tile // native.BLOCK)) * native.BLOCK
     return native.Routing(count, size, classes, class_size, iterations, tile)
 
 
 def _whole(viewpoints: Tensor) -> Tensor:
-    """Class capsules filled with zeros up to whole pairs of vectors."""
+    """Viewpoints with the class capsules zero-padded to whole pairs of vector registers."""
     missing = -viewpoints.shape[3] % (2 * native.LANES)
     return pad(viewpoints, (0, missing)) if missing else viewpoints
 
@@ -250,15 +253,15 @@ def _whole(viewpoints: Tensor) -> Tensor:
 def lengths(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor) -> Tensor:
     """Lengths of the class capsules (B, n).
 
-    Without gradients all is done in one pass, and a pixel's result is the same to the bit whatever its batch.
+    Without gradients all layers run in one pass, and a pixel's result does not depend on its batch, to the bit.
     """
     viewpoints = _whole(viewpoints)
     if not torch.is_grad_enabled():
         return _lengths_in_one_pass(stack, viewpoints, iterations, spectra, places)
-    found: Tensor = _Lengths.apply(  # type: ignore[no-untyped-call]
+    result: Tensor = _Lengths.apply(  # type: ignore[no-untyped-call]
         stack, iterations, spectra, places, viewpoints, *stack.weights
     )
-    return found
+    return result
 
 
 class _Lengths(torch.autograd.Function):
@@ -266,11 +269,11 @@ class _Lengths(torch.autograd.Function):
     def forward(
         ctx: Any, stack: Stack, iterations: int, spectra: Tensor, places: Tensor, viewpoints: Tensor, *_: Tensor
     ) -> Tensor:
-        ctx.layers, children = _LayersDone.of(stack, spectra, places)
+        ctx.layers, children = _LayerResults.of(stack, spectra, places)
         children = children.view(len(places), len(viewpoints), stack.capsule)  # (B, I, e)
-        ctx.routed, capsules = _RouteDone.of(children, viewpoints, iterations, keep=True)
-        found: Tensor = torch.linalg.vector_norm(capsules, dim=2)
-        return found
+        ctx.routed, capsules = _RoutingResults.of(children, viewpoints, iterations, keep=True)
+        result: Tensor = torch.linalg.vector_norm(capsules, dim=2)
+        return result
 
     @staticmethod
     @once_differentiable
@@ -283,9 +286,9 @@ def _lengths_in_one_pass(stack: Stack, viewpoints: Tensor, iterations: int, spec
     viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
     sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
     routing = _sizes(viewpoints, iterations, len(places))
-    found = torch.empty(len(places), routing.classes)
-    native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), found)
-    return found
+    result = torch.empty(len(places), routing.classes)
+    native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), result)
+    return result
 
 
 # ---- routing by torch alone ------------------------------------------------------------------------------------------
@@ -294,13 +297,13 @@ def _lengths_in_one_pass(stack: Stack, viewpoints: Tensor, iterations: int, spec
 def route_through_weights(children: Tensor, viewpoints: Tensor, iterations: int) -> Tensor:
     """children (B, I, e), viewpoints (I, n, e, d) -> class capsules (B, n, d) by torch, without prediction vectors.
 
-    A pixel's prediction vectors are I * n * d numbers (180 kB for 200 bands and 16 classes) that the plain reading
-    writes once and reads five times. Both of their uses can be taken through the viewpoint matrices:
+    A pixel's prediction vectors are I * n * d numbers (180 kB for 200 bands and 16 classes), which the reference
+    writes once and reads five times. Both of their uses can be rewritten with the viewpoint matrices:
 
         agreement   t(i,k) = <W(i,k) u(i), U(k)> = <u(i), W(i,k)^T U(k)>     U(k): sum of the parents so far
         weighted    s(k)   = sum_i l(i,k) W(i,k) u(i) = [l(i,k) u(i)]_i  @  [W(i,k)]_i
 
-    so an iteration is two matrix products for each class. Couplings are constants of the gradient, as in the reference.
+    so that an iteration is two matrix products per class. Gradients treat couplings as constants, as in the reference.
     """
     count, classes, size, class_size = viewpoints.shape
     weights = viewpoints.permute(1, 0, 2, 3).reshape(classes, count * size, class_size)  # (n, I*e, d)
@@ -318,14 +321,14 @@ def route_through_weights(children: Tensor, viewpoints: Tensor, iterations: int)
 
 
 def _couplings(children: Tensor, weights: Tensor, parents: Tensor) -> Tensor:
-    """Softmax over classes of <u(i), W(i,k)^T U(k)>: (n, B, I, 1)"""
+    """Eq. 7: softmax over classes of <u(i), W(i,k)^T U(k)>: (n, B, I, 1)"""
     back = torch.bmm(parents, weights.transpose(1, 2))  # (n, B, I*e)
     back = back.view(*parents.shape[:2], *children.shape[1:])  # (n, B, I, e)
     return back.mul_(children).sum(dim=3, keepdim=True).softmax(dim=0)
 
 
 def _weighted(children: Tensor, weights: Tensor, couplings: Tensor) -> Tensor:
-    """squash(sum_i l(i,k) W(i,k) u(i)): (n, B, d)"""
+    """Eq. 6 and Eq. 8: squash(sum_i l(i,k) W(i,k) u(i)): (n, B, d)"""
     return squash(torch.bmm((couplings * children).flatten(2), weights))
 
 

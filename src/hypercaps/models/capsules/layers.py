@@ -1,9 +1,8 @@
 """The four layers of 1D-ConvCapsNet, section IV of the paper.
 
-Shapes: B pixels, D side of the patch, C bands (after whitening: components), K filters, f window size,
-a capsule arrays, d numbers in a capsule, c positions along the spectrum, n classes. PrimaryCaps' capsules are laid
-out (B, a, d, c), positions last, as torch's convolutions give and take them; those that are routed (B, c, a, d), each
-in one piece.
+Shapes: B pixels, D side of the patch, C bands (after whitening: components), K filters, f window size, a capsule
+arrays, d dimension of a capsule, c positions along the spectrum, n classes. The capsules of PrimaryCaps are laid out
+(B, a, d, c), positions last, as torch's convolutions need them; those that are routed (B, c, a, d), each contiguous.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
 from hypercaps.models.capsules.routing import class_capsules
 from hypercaps.models.capsules.squash import squash
 
-_VIEWPOINT_STD = 0.1  # how ClassCaps' viewpoint matrices are drawn; the paper does not say
+_VIEWPOINT_STD = 0.1  # standard deviation of the initial viewpoint matrices; not given in the paper
 
 
 def positions_after(length: int, window: int, stride: int) -> int:
-    """How many times a window fits along ``length`` without padding; 0 or less where it does not."""
+    """Number of output positions of an unpadded convolution (may be <= 0)."""
     return (length - window) // stride + 1
 
 
 def check_spectrum(bands: int, first_window: int, first_stride: int, second_window: int) -> None:
-    """Refuse a spectrum too short to leave one position in each of two windows, one after the other."""
+    """Refuse a spectrum that is too short for two unpadded convolutions in turn."""
     smallest = first_window + first_stride * (second_window - 1)
     if bands < smallest:
         raise ModelError(
@@ -37,19 +36,19 @@ def check_spectrum(bands: int, first_window: int, first_stride: int, second_wind
 
 
 class SpatialConv(nn.Module):
-    """L(1): K filters over the whole D x D patch, the same for every band, and ReLU."""
+    """L(1): K filters over the whole D x D patch, shared by all bands, and ReLU (Eq. 2)."""
 
     def __init__(self, patch: int, filters: int, *, generator: Generator | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(filters, patch * patch))
         self.bias = nn.Parameter(torch.zeros(filters, 1))
-        # Xavier-uniform of a 2-D convolution with one input channel: fan in D*D, fan out K*D*D. Starting at half of
-        # that, the network generalises a little better and strays less (docs/open-choices.md).
+        # Xavier-uniform of a 2-D convolution with one input channel: fan in D*D, fan out K*D*D. With half of that
+        # range the network generalises slightly better and varies less (docs/open-choices.md).
         bound = 0.5 * math.sqrt(6.0 / (patch * patch * (1 + filters)))
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(B, D, D, C) -> O(1), channels first for the convolution that follows: (B, K, C)"""
+        """(B, D, D, C) -> O(1), channels first for the next convolution: (B, K, C)"""
         batch, _, _, bands = patches.shape
         filters, area = self.weight.shape
         pixels = patches.reshape(batch, area, bands)  # (B, D*D, C)
@@ -73,7 +72,7 @@ class _SpectralConv(nn.Module):
 
 
 class PrimaryCaps(nn.Module):
-    """L(2): a 1-D convolution along the spectrum, ReLU, its channels read as a arrays of d-D capsules."""
+    """L(2): a 1-D convolution along the spectrum, ReLU (Eq. 2), its channels grouped into a arrays of d-D capsules."""
 
     def __init__(
         self,
@@ -90,16 +89,16 @@ class PrimaryCaps(nn.Module):
         self.conv = _SpectralConv(filters_in, arrays * size, window, stride, generator)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, K, C) -> O(2): (B, a, d, c2), positions last as convolutions want them"""
+        """(B, K, C) -> O(2): (B, a, d, c2)"""
         channels: Tensor = self.conv(features).relu()  # (B, a*d, c2)
         return channels.view(len(channels), self.arrays, self.size, -1)
 
 
 class ConvCaps1d(nn.Module):
-    """L(3): K constraint windows of f positions slide along the capsule arrays, and squash.
+    """L(3): K constraint windows of f positions slide along the capsule arrays (Eq. 4), and squash (Eq. 8).
 
-    The viewpoint tensor T(q) of a window (d3 x f x a2 x d2, shared by all positions) times the child
-    capsules under it is a 1-D convolution over the a2*d2 channels; one d3-D bias for each window.
+    The product of a window's viewpoint tensor T(q) (d3 x f x a2 x d2, shared by all positions) and the child capsules
+    under it is a 1-D convolution over the a2*d2 channels (Eq. 5), with one d3-D bias for each window.
     """
 
     def __init__(
@@ -116,18 +115,18 @@ class ConvCaps1d(nn.Module):
         super().__init__()
         self.windows, self.size = windows, size
         self.conv = _SpectralConv(arrays_in * size_in, windows * size, window, stride, generator)
-        # The squash makes short capsules far shorter. Starting at twice Xavier's range, the network generalises a
-        # little better (docs/open-choices.md).
+        # Squashing makes short capsules much shorter. With twice Xavier's range the network generalises slightly
+        # better (docs/open-choices.md).
         self.conv.weight.data.mul_(2.0)
 
     def forward(self, capsules: Tensor) -> Tensor:
         """(B, a2, d2, c2) -> O(3): (B, c3, K, d3)"""
-        parents: Tensor = self.conv(capsules.flatten(1, 2))  # (B, K*d3, c3)
+        parents: Tensor = self.conv(capsules.flatten(1, 2))  # Eq. 5: (B, K*d3, c3)
         return squash(parents.transpose(1, 2).reshape(len(parents), -1, self.windows, self.size))
 
 
 class ClassCaps(nn.Module):
-    """L(4): every capsule predicts every class through its own viewpoint matrix; routing agrees on them."""
+    """L(4): every capsule predicts every class by its own viewpoint matrix; routing (Eq. 6 to 8) combines them."""
 
     def __init__(
         self,
@@ -142,9 +141,9 @@ class ClassCaps(nn.Module):
     ) -> None:
         super().__init__()
         self.routings = routings
-        # Entry [j, i, k] is W(i,j,k) transposed: (c3, a3, n, d3, d4), each matrix in one piece
+        # Entry [j, i, k] is W(i,j,k) transposed: (c3, a3, n, d3, d4), each matrix contiguous
         self.viewpoints = nn.Parameter(torch.empty(positions, arrays_in, classes, size_in, size))
-        if self.viewpoints.device.type != "meta":  # which has no numbers, and takes seconds over this
+        if self.viewpoints.device.type != "meta":  # a blueprint has no values to draw
             drawn = torch.empty(classes, arrays_in, size_in, positions, size)
             nn.init.normal_(drawn, 0.0, _VIEWPOINT_STD, generator=generator)
             self.viewpoints.data.copy_(drawn.permute(3, 1, 0, 2, 4))

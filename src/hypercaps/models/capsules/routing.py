@@ -1,7 +1,7 @@
-"""Dynamic routing, section IV-D of the paper: the plain reference, and the one the layers use.
+"""Dynamic routing (Eq. 6 to Eq. 8), section IV-D of the paper: a plain reference, and the version the layers use.
 
-Shapes: B pixels; I child capsules of e numbers each (every array at every position along the spectrum); n classes
-whose capsules have d numbers.
+Shapes: B pixels; I child capsules of dimension e (every array at every position along the spectrum); n class capsules
+of dimension d. Where the paper has indices i,j for array and position, one index i stands for both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypercaps.models.capsules.squash import squash
 
 
 def prediction_vectors(children: Tensor, viewpoints: Tensor) -> Tensor:
-    """û(k|i) = W(i,k) u(i): what capsule i says each class capsule is.
+    """Prediction vectors û(k|i) = W(i,k) u(i), of child capsule i for class capsule k.
 
     children (B, I, e), viewpoints (I, n, e, d) -> (B, I, n, d)
     """
@@ -22,31 +22,31 @@ def prediction_vectors(children: Tensor, viewpoints: Tensor) -> Tensor:
 
 
 def route(predictions: Tensor, iterations: int = 3, *, through_couplings: bool = False) -> Tensor:
-    """Class capsules (B, n, d) from the prediction vectors (B, I, n, d) of I capsules. The reference.
+    """Class capsules (B, n, d) from the prediction vectors (B, I, n, d): the reference implementation.
 
-    The log priors t and so the coupling coefficients l belong to one pixel: nothing is shared over the
-    batch. Couplings count as constants when gradients are taken, unless ``through_couplings``.
+    Log priors t and coupling coefficients l belong to one pixel; nothing is shared over the batch. Gradients treat the
+    couplings as constants, unless ``through_couplings``.
     """
-    agreed = predictions if through_couplings else predictions.detach()
-    return weighted_parents(predictions, coupling_coefficients(agreed, iterations))
+    used = predictions if through_couplings else predictions.detach()
+    return weighted_parents(predictions, coupling_coefficients(used, iterations))
 
 
 def coupling_coefficients(predictions: Tensor, iterations: int = 3) -> Tensor:
-    """l(i,k), how much of what capsule i says goes to class k in the end: (B, I, n, d) -> (B, I, n), 1 over classes"""
+    """Coupling coefficients l(i,k) after the last iteration: (B, I, n, d) -> (B, I, n), summing to 1 over classes"""
     priors = predictions.new_zeros(predictions.shape[:3])  # t: (B, I, n)
     for _ in range(iterations - 1):
-        parents = weighted_parents(predictions, priors.softmax(dim=2))  # u: (B, n, d)
+        parents = weighted_parents(predictions, priors.softmax(dim=2))  # Eq. 7, u: (B, n, d)
         priors = priors + torch.einsum("bind,bnd->bin", predictions, parents)  # t += <û, u>
-    return priors.softmax(dim=2)
+    return priors.softmax(dim=2)  # Eq. 7
 
 
 def weighted_parents(predictions: Tensor, couplings: Tensor) -> Tensor:
-    """u(k) = squash(sum over i of l(i,k) û(k|i)): (B, I, n, d), (B, I, n) -> (B, n, d)"""
+    """Eq. 6 and Eq. 8: u(k) = squash(sum over i of l(i,k) û(k|i)): (B, I, n, d), (B, I, n) -> (B, n, d)"""
     return squash(torch.einsum("bin,bind->bnd", couplings, predictions))
 
 
 def class_capsules(children: Tensor, viewpoints: Tensor, iterations: int = 3) -> Tensor:
-    """Route children (B, I, e) through viewpoints (I, n, e, d) to class capsules (B, n, d), the fastest way there is.
+    """Route children (B, I, e) through viewpoints (I, n, e, d) to class capsules (B, n, d) by the fastest kernel.
 
     Equal to ``route(prediction_vectors(children, viewpoints), iterations)`` up to rounding.
     """

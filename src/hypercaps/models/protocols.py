@@ -1,0 +1,92 @@
+"""What a network can do beyond ``forward``, as protocols to test with ``isinstance``.
+
+Shapes: B patches, D side of a patch, C components (or bands), n classes. Every network maps patches (B, D, D, C) to
+class scores (B, n); the abilities below are optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from hypercaps.compute import native
+
+
+@runtime_checkable
+class IndexedForward(Protocol):
+    """Scores patches without copying them; nearly all of its work is done by the compiled kernels."""
+
+    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
+        """Spectra (S, C) and the row of each patch's pixels in them (B, D*D) int32 -> scores (B, n)"""
+        ...
+
+
+@runtime_checkable
+class BatchInvariant(IndexedForward, Protocol):
+    """Can tell whether a pixel's scores are the same to the bit whatever else is in its batch."""
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        """True where the compiled kernels are used, and no gradients are taken."""
+        ...
+
+
+@runtime_checkable
+class WindowForward(Protocol):
+    """Scores all pixels of a window together, sharing work between neighbouring patches."""
+
+    def over_window(self, window: Tensor) -> Tensor:
+        """Window with its halo (h + D - 1, w + D - 1, C) -> scores (h, w, n)"""
+        ...
+
+
+@runtime_checkable
+class Solvable(Protocol):
+    """Is fitted to all training pixels at once, without epochs."""
+
+    @property
+    def found(self) -> Mapping[str, int | float]:
+        """The sizes and settings that ``solve`` determined, as arguments of the constructor."""
+        ...
+
+    def features(self, patches: Tensor) -> Tensor:
+        """The part of the patches that is used: (B, D, D, C) -> (B, F) float64"""
+        ...
+
+    def solve(self, features: Tensor, targets: Tensor, val_features: Tensor, val_targets: Tensor) -> None:
+        """Fit to features (N, F) and class indices (N,); validation pixels (V, F) and (V,) may choose settings."""
+        ...
+
+
+@runtime_checkable
+class Explainable(Protocol):
+    """Routes capsules along the spectrum to class capsules, so that a class can be traced back to the bands."""
+
+    @property
+    def view(self) -> tuple[int, int]:
+        """Number of components that one position of the lower capsules sees, and the step between positions."""
+        ...
+
+    @property
+    def viewpoints(self) -> Tensor:
+        """Viewpoint matrices from each lower capsule to each class capsule: (positions, arrays, n, e, d)"""
+        ...
+
+    @property
+    def routings(self) -> int:
+        """Number of routing iterations."""
+        ...
+
+    def lower_capsules(self, patches: Tensor) -> Tensor:
+        """Patches (B, D, D, C) -> the capsules that are routed to the classes (B, positions, arrays, e)"""
+        ...
+
+
+def kernel_threads(network: nn.Module) -> AbstractContextManager[None]:
+    """Leave the processor's cores to the compiled kernels, for a network that uses them; else do nothing."""
+    if isinstance(network, IndexedForward) and native.available():
+        return native.torch_on_one_thread()
+    return nullcontext()

@@ -1,0 +1,303 @@
+"""Recipes: how a network is trained.
+
+A recipe describes its algorithm in terms of a :class:`Trainer`, which ``hypercaps.training`` implements. Another kind
+of recipe is a subclass of :class:`Recipe` here and an entry in ``registry.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from hypercaps.errors import Interrupted, ModelError
+from hypercaps.models.history import History, Overrides, TrainingRecord
+
+LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
+_SECOND_SEED = 1000  # added to the seed for the second network of self-training
+_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "Adam": partial(torch.optim.Adam, fused=True),
+    "SGD": torch.optim.SGD,
+}
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Differences from the paper's training; the defaults change nothing, and draw no random number."""
+
+    symmetries: bool = False  # turn or reflect every patch at random
+    noise: float = 0.0  # standard deviation of noise on the preprocessed spectra, drawn again in every epoch
+    one_cycle: bool = False  # the learning rate rises to the optimizer's and falls to almost zero
+    keep_last: bool = False  # keep the last weights, not those of the best validation epoch
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of the training loop; a recipe has one or more of them."""
+
+    epochs: int
+    seed: int  # of the order of the patches, dropout and augmentation
+    augmentation: Augmentation = Augmentation()
+    number: int = 1
+    epochs_before: int = 0  # of earlier stages
+    epochs_after: int = 0  # of later stages
+    done_before: float = 0.0  # share of the whole training's work that earlier stages do
+    share: float = 1.0  # share of the whole training's work that this stage does
+
+
+class Trainer(Protocol):
+    """The training loop and the pixels of one split, as a recipe uses them."""
+
+    @property
+    def record(self) -> TrainingRecord:
+        """The settings of this training: epochs, batch size, seed."""
+        ...
+
+    @property
+    def training_pixels(self) -> int: ...
+
+    @property
+    def unlabelled_pixels(self) -> int: ...
+
+    def new_network(self, seed: int) -> nn.Module:
+        """A network with weights drawn from ``seed``, on the device it is to be trained on."""
+        ...
+
+    def run(self, network: nn.Module, optimizer: torch.optim.Optimizer, stage: Stage) -> History:
+        """Train the network in place."""
+        ...
+
+    def solve(self) -> tuple[nn.Module, History]:
+        """A network that was fitted to all training pixels at once (see ``protocols.Solvable``)."""
+        ...
+
+    def with_pseudo_labels(self, network: nn.Module, per_epoch: int) -> Trainer:
+        """A trainer whose epochs also use ``per_epoch`` unlabelled pixels, with classes propagated from the labels
+        and the scores of a trained network."""
+        ...
+
+
+class Trained(NamedTuple):
+    """The result of a recipe."""
+
+    network: nn.Module
+    history: History
+    record: TrainingRecord
+
+
+class Recipe(ABC):
+    """How a network is trained: the interface of all kinds of recipes."""
+
+    name: str
+    structure: Mapping[str, Any] | None  # sizes and starting weights that belong to the recipe
+    has_epochs: ClassVar[bool] = True  # False: it takes neither epochs nor a batch size
+    uses_pseudo_labels: ClassVar[bool] = False  # needs unlabelled pixels, and memory to propagate labels to them
+    alternative: ClassVar[str] = "take another method"  # what to do where memory is too small
+
+    @property
+    def fixed_epochs(self) -> int | None:
+        """Number of epochs where it is the same for every scene, else None."""
+        return None
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The settings in words. A study's runs are identified by them: another wording means other runs."""
+
+    @abstractmethod
+    def settings(
+        self, overrides: Overrides, *, training_pixels: int, labelled_pixels: int, seed: int
+    ) -> TrainingRecord:
+        """The settings of a training with so many pixels."""
+
+    @abstractmethod
+    def train(self, trainer: Trainer) -> Trained:
+        """Train a network."""
+
+    def check_overrides(self, method: str, overrides: Mapping[str, object]) -> None:
+        """Refuse epochs and batch size where the recipe has none; ``overrides`` are the user's values by name."""
+        for name, value in overrides.items():
+            if value is not None and not self.has_epochs:
+                raise ModelError(f"{method} is solved at once: it has no {name.replace('_', ' ')}, leave it out")
+
+    def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
+        """Size that the model file may have beyond the parameters of an untrained network."""
+        return 0
+
+
+@dataclass(frozen=True)
+class EpochRecipe(Recipe):
+    """A fixed learning rate; the weights of the best validation epoch are kept."""
+
+    name: str
+    epochs: int
+    learning_rate: float
+    batch_small: int = 64  # for scenes with fewer than LARGE_SCENE labelled pixels
+    batch_large: int = 256
+    optimizer: str = "Adam"
+    structure: Mapping[str, Any] | None = None
+    also: str = ""  # the structure in words
+
+    @property
+    def fixed_epochs(self) -> int | None:
+        return self.epochs
+
+    def epochs_for(self, training_pixels: int) -> int:
+        """Number of epochs, unless the user gives another."""
+        return self.epochs
+
+    def batch_size(self, labelled_pixels: int) -> int:
+        return self.batch_small if labelled_pixels < LARGE_SCENE else self.batch_large
+
+    def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        return _OPTIMIZERS[self.optimizer](network.parameters(), lr=self.learning_rate)
+
+    def describe(self) -> str:
+        batches = str(self.batch_small)
+        if self.batch_large != self.batch_small:
+            batches += f" or {self.batch_large}"
+        also = f", {self.also}" if self.also else ""
+        return f"{self.optimizer} {self.learning_rate:g}, {self.epochs} epochs, batch {batches}{also}"
+
+    def settings(
+        self, overrides: Overrides, *, training_pixels: int, labelled_pixels: int, seed: int
+    ) -> TrainingRecord:
+        return TrainingRecord(
+            name=self.name,
+            epochs=overrides.epochs or self.epochs_for(training_pixels),
+            batch_size=overrides.batch_size or self.batch_size(labelled_pixels),
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            overrides=overrides,
+            seed=seed,
+        )
+
+    def train(self, trainer: Trainer) -> Trained:
+        record = trainer.record
+        assert record.epochs is not None and record.seed is not None
+        network, history = self._run(trainer, Stage(record.epochs, record.seed))
+        return Trained(network, history, record)
+
+    def _run(self, trainer: Trainer, stage: Stage) -> tuple[nn.Module, History]:
+        network = trainer.new_network(stage.seed)
+        return network, trainer.run(network, self.make_optimizer(network), stage)
+
+
+class StageLengths(NamedTuple):
+    """How long the two stages of self-training are."""
+
+    first: int  # epochs over the training pixels
+    second: int  # epochs over these and the extra ones; 0: no unlabelled pixel is available
+    extra: int  # pseudo-labelled pixels drawn in each epoch of the second stage
+
+
+@dataclass(frozen=True)
+class SelfTraining(EpochRecipe):
+    """Two networks in turn: the first and the labels give classes to unlabelled pixels, which teach the second.
+
+    Both are trained with augmentation and a one-cycle learning rate. ``epochs`` is the largest number of epochs of the
+    first stage: many training pixels need fewer.
+    """
+
+    uses_pseudo_labels: ClassVar[bool] = True
+    alternative: ClassVar[str] = "take the recipe paper"
+    least_epochs: int = 8
+    looked_at: int = 30_000  # epochs times training pixels of the first stage, within the limits of the epochs
+    noise: float = 0.7  # standard deviation, in whitened components
+
+    @property
+    def fixed_epochs(self) -> int | None:
+        return None
+
+    def epochs_for(self, training_pixels: int) -> int:
+        return min(max(round(self.looked_at / training_pixels), self.least_epochs), self.epochs)
+
+    def stages(self, training_pixels: int, unlabelled: int, epochs: int) -> StageLengths:
+        """The stages for so many pixels; ``epochs`` is the number of epochs of the first stage."""
+        extra = min(max(training_pixels, 1000), unlabelled)
+        # 1.5 times the work of the first stage, and enough epochs for the learning rate to rise and fall.
+        second = max(round(1.5 * epochs * training_pixels / (training_pixels + extra)), min(6, epochs))
+        return StageLengths(epochs, second if extra else 0, extra)
+
+    def describe(self) -> str:
+        return (
+            f"{self.optimizer}, one cycle up to {self.learning_rate:g}, {self.least_epochs} to {self.epochs} epochs, "
+            f"batch {self.batch_small}, patches turned, noise {self.noise:g}; then again with labels that flowed along "
+            "the scene"
+        )
+
+    def train(self, trainer: Trainer) -> Trained:
+        """Train both networks; the second is kept.
+
+        Ctrl-C keeps the best epoch of the first network; later the better of the two networks by validation, or
+        without validation pixels the first, whose training was complete.
+        """
+        started = time.perf_counter()
+        settings = trainer.record
+        assert settings.epochs is not None and settings.seed is not None
+        lengths = self.stages(trainer.training_pixels, trainer.unlabelled_pixels, settings.epochs)
+        one, two = self._two_stages(lengths, trainer.training_pixels, settings.seed)
+        first_alone, both = (replace(settings, second_epochs=n, extra=m) for n, m in ((0, 0), lengths[1:]))
+
+        first, before = self._run(trainer, one)
+        if before.interrupted or not lengths.second:
+            return Trained(first, before, first_alone)
+        try:
+            second, after = self._run(trainer.with_pseudo_labels(first, lengths.extra), two)
+        except (KeyboardInterrupt, Interrupted):
+            seconds = time.perf_counter() - started
+            return Trained(first, replace(before, interrupted=True, seconds=seconds), first_alone)
+        history = replace(after, records=before.records + after.records, seconds=time.perf_counter() - started)
+        if after.interrupted and not _is_better(after.best.val_oa, before.records[-1].val_oa):
+            return Trained(first, replace(history, best_epoch=before.best_epoch), first_alone)
+        return Trained(second, history, both)
+
+    def _two_stages(self, lengths: StageLengths, training_pixels: int, seed: int) -> tuple[Stage, Stage]:
+        augmentation = Augmentation(symmetries=True, noise=self.noise, one_cycle=True, keep_last=True)
+        work = lengths.first * training_pixels, lengths.second * (training_pixels + lengths.extra)
+        share = work[0] / sum(work)
+        one = Stage(lengths.first, seed, augmentation, epochs_after=lengths.second, share=share)
+        two = Stage(
+            lengths.second,
+            seed + _SECOND_SEED,
+            augmentation,
+            number=2,
+            epochs_before=lengths.first,
+            done_before=share,
+            share=1 - share,
+        )
+        return one, two
+
+
+def _is_better(second: float | None, first: float | None) -> bool:
+    """Whether the second network is at least as good by validation; False without validation pixels."""
+    return second is not None and first is not None and second >= first
+
+
+@dataclass(frozen=True)
+class SolvedRecipe(Recipe):
+    """A method without epochs, fitted to all training pixels at once."""
+
+    has_epochs: ClassVar[bool] = False
+    name: str
+    how: str  # the settings in words
+    structure: Mapping[str, Any] | None = None
+
+    def describe(self) -> str:
+        return self.how
+
+    def settings(
+        self, overrides: Overrides, *, training_pixels: int, labelled_pixels: int, seed: int
+    ) -> TrainingRecord:
+        return TrainingRecord(name=self.name, seed=seed)
+
+    def train(self, trainer: Trainer) -> Trained:
+        return Trained(*trainer.solve(), trainer.record)
+
+    def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
+        return 4 * labelled_pixels * (bands + classes**2)  # every labelled pixel may become a support vector

@@ -1,0 +1,106 @@
+"""A training as objects: the checked request, and the data it trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from hypercaps.compute.devices import Device
+from hypercaps.data.labels import Labels
+from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split
+from hypercaps.models.history import TrainingRecord
+from hypercaps.models.recipes import Recipe
+from hypercaps.models.registry import Method
+from hypercaps.training import label_propagation
+from hypercaps.training.loop import Examples, LoopSettings, OnProgress
+from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
+from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening, Preprocessing
+from hypercaps.training.self_training import PixelGrid
+from hypercaps.training.trainer import PatchTrainer
+
+MAX_UNLABELLED = 20_000  # pixels of the scene without a label, for methods with a semi-supervised loss
+
+Pixels = npt.NDArray[np.int64]  # flat indices into a scene
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What to train, how, and on which pixels. Everything is checked."""
+
+    scene: Scene
+    labels: Labels  # without those on invalid pixels of the scene
+    split: Split
+    method: Method
+    recipe: Recipe
+    patch: int  # side of the patches in pixels
+    structure: Mapping[str, Any]  # changes to the network's sizes
+    record: TrainingRecord  # epochs, batch size and seed
+    device: Device
+
+    @property
+    def seed(self) -> int:
+        assert self.record.seed is not None
+        return self.record.seed
+
+    @property
+    def blueprint(self) -> nn.Module:
+        """The network without memory."""
+        sizes = self.scene.bands, len(self.labels.legend)
+        return self.method.blueprint(*sizes, patch=self.patch, structure=self.structure)
+
+    def new_network(self, seed: int) -> nn.Module:
+        """A network with weights drawn from ``seed``."""
+        sizes = self.scene.bands, len(self.labels.legend)
+        return self.method.network(*sizes, patch=self.patch, seed=seed, structure=self.structure)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What is read from the scene for a training: statistics of its spectra, patches, and their classes."""
+
+    preprocessing: Preprocessing
+    examples: Examples
+    grid: PixelGrid | None  # for recipes that use pseudo-labels
+
+    @classmethod
+    def read(cls, job: TrainingJob) -> TrainingData:
+        scene, labels, split = job.scene, job.labels, job.split
+        preprocessing = PREPROCESSINGS[job.method.preprocessing](scene)
+        labelled = np.concatenate([split.train, split.val])
+        pixels = np.concatenate([labelled, _unlabelled_pixels(job, labelled)])
+        targets = np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled])
+        examples = Examples(
+            store=PatchStore(scene, preprocessing, pixels, job.patch),
+            targets=torch.from_numpy(targets),
+            train=torch.arange(split.train.size),
+            val=torch.arange(split.train.size, labelled.size),
+            unlabelled=torch.arange(labelled.size, pixels.size),
+        )
+        grid = None
+        if job.recipe.uses_pseudo_labels:
+            assert isinstance(preprocessing, PCAWhitening)
+            grid = PixelGrid(pixels, scene.cols, preprocessing)
+        return cls(preprocessing, examples, grid)
+
+    def trainer(self, job: TrainingJob, on_progress: OnProgress | None = None) -> PatchTrainer:
+        """The trainer to hand to ``job.recipe.train``."""
+        method, batch_size = job.method, job.record.batch_size or 1
+        settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress)
+        return PatchTrainer(job.new_network, self.examples, settings, job.record, self.grid)
+
+
+def _unlabelled_pixels(job: TrainingJob, labelled: Pixels) -> Pixels:
+    """Pixels that are used without a label: (U,) flat indices."""
+    if job.method.semi_supervised is not None:
+        return draw_valid_pixels(job.scene, without=labelled, most=MAX_UNLABELLED, seed=job.seed)
+    if job.recipe.uses_pseudo_labels:
+        region = label_propagation.region_near_labels(job.scene.shape[:2], job.split.train)
+        return valid_pixels(job.scene, without=labelled, within=region)
+    return np.empty(0, dtype=np.int64)
