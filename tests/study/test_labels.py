@@ -1,4 +1,4 @@
-"""Studies whose labels are not on the scene's grid: polygons, and rasters of other pixels."""
+"""Studies whose labels are not on the scene's grid: polygons, and rasters with larger pixels."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,6 +22,7 @@ from rich.progress import (
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
     from hypercaps.study.plan import Setting
+    from hypercaps.study.records import Record
     from hypercaps.study.study import StudyStart
     from hypercaps.training.loop import Progress as TrainingProgress
 
@@ -160,19 +161,20 @@ class StudyProgress:
         self._console.print(f"{start.planned} runs{before}{again}")
         self._progress.start()  # not before: downloads have bars of their own
 
-    def run_done(self, record: Mapping[str, Any]) -> None:
-        if not record.get("cut_short"):
+    def run_done(self, record: Record) -> None:
+        from hypercaps.study.records import FailedRun
+
+        if not record.cut_short:
             self._done += 1
-        number, block = record.get("labels_per_class"), record.get("block")
-        drawn = f"{100 * record['train_share']:g} %" if number is None else f"{number} of each class"
-        drawn += f" by {record.get('split') or 'random'} split" if block is None else f" by blocks of {block}"
-        what = f"{record['scene']}, {record['method']}, {drawn}, seed {record['seed']}"
-        if record["error"] is not None:
-            outcome = f"[red]failed[/]: {escape(record['error'])}"
+        number, block = record.labels_per_class, record.block
+        drawn = f"{100 * record.train_share:g} %" if number is None else f"{number} of each class"
+        drawn += f" by {record.split} split" if block is None else f" by blocks of {block}"
+        what = f"{record.scene}, {record.method}, {drawn}, seed {record.seed}"
+        if isinstance(record, FailedRun):
+            outcome = f"[red]failed[/]: {escape(record.error)}"
         else:
-            leakage = record.get("leakage")
-            seen = "" if leakage is None else f", leakage {100 * leakage:.1f} %"
-            outcome = f"OA {record['oa']:.2f} %{seen}, trained in {record['train_seconds']:.1f} s"
-            if record["cut_short"]:
-                outcome += f", cut short by the budget after {record['epochs']} epochs"
+            seen = "" if record.leakage is None else f", leakage {100 * record.leakage:.1f} %"
+            outcome = f"OA {record.oa:.2f} %{seen}, trained in {record.train_seconds:.1f} s"
+            if record.cut_short:
+                outcome += f", cut short by the budget after {record.epochs} epochs"
         self._console.print(f"{self._done}/{self._planned} {escape(what)}: {outcome}", soft_wrap=True)

@@ -50,8 +50,8 @@ def study(
     is 1 if every run failed, and 2 if no scene could be opened.
     """
     from hypercaps.cli import progress, tables
-    from hypercaps.study.plan import open_study
     from hypercaps.study.study import run_study
+    from hypercaps.study.study_file import open_study
 
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
