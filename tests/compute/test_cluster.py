@@ -46,7 +46,7 @@ from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.folder import StudyFolder
 from hypercaps.study.plan import Study
 from hypercaps.study.records import FailedRun, Record
-from hypercaps.study.study import run_study
+from hypercaps.study.study import StudyCallbacks, run_study
 from hypercaps.study.study_file import open_study
 from hypercaps.training.preprocessing import PREPROCESSINGS
 from support.cluster_work import die, double, double_or_work, fail, wait_and_return
@@ -411,7 +411,7 @@ def test_a_study_by_a_cluster_has_the_same_results(
     finally:
         use_threads(threads)
     done: list[Record] = []
-    result = run_study(study, tmp_path / "many", cluster=cluster, on_done=done.append)
+    result = run_study(study, tmp_path / "many", cluster=cluster, callbacks=StudyCallbacks(on_done=done.append))
     assert (result.planned, result.done_now, result.failed, result.left) == (3, 3, 1, 0) and len(done) == 3
     one, many = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "many"))
     for record in (*one, *many):
@@ -457,7 +457,7 @@ def test_a_study_by_a_cluster_that_is_stopped_goes_on_later(cluster: Cluster, st
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(part, tmp_path / "out", cluster=cluster, on_done=stop)
+        run_study(part, tmp_path / "out", cluster=cluster, callbacks=StudyCallbacks(on_done=stop))
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())) == 1
     result = run_study(part, tmp_path / "out", cluster=cluster)
     assert (result.done_before, result.done_now, result.left) == (1, 3, 0)

@@ -21,7 +21,7 @@ from hypercaps.errors import OutputError
 from hypercaps.study import cluster_runs, runs
 from hypercaps.study.plan import Study
 from hypercaps.study.records import Record
-from hypercaps.study.study import run_study
+from hypercaps.study.study import StudyCallbacks, run_study
 from hypercaps.study.study_file import open_study
 from support.scenes import make_cube
 from support.study_work import RunOrDie
@@ -87,7 +87,9 @@ def test_finished_runs_are_not_repeated(study: Study, tmp_path: Path, monkeypatc
     run_study(study.only(methods=["rbf-svm"], repeats=1), out)
     before = {path: path.read_bytes() for path in (out / "runs").iterdir()}
     done: list[Record] = []
-    result = run_study(study.only(methods=["rbf-svm", "convcapsnet"]), out, on_done=done.append)
+    result = run_study(
+        study.only(methods=["rbf-svm", "convcapsnet"]), out, callbacks=StudyCallbacks(on_done=done.append)
+    )
     assert (result.done_before, result.done_now) == (1, 3)
     assert sorted((r.method, r.seed) for r in done) == [("convcapsnet", 0), ("convcapsnet", 1), ("rbf-svm", 1)]
     assert all(path.read_bytes() == content for path, content in before.items())
@@ -165,7 +167,7 @@ def test_ctrl_c_writes_the_pages_of_the_finished_runs(study: Study, tmp_path: Pa
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(study, tmp_path / "out", on_done=stop)
+        run_study(study, tmp_path / "out", callbacks=StudyCallbacks(on_done=stop))
     assert len(results(tmp_path / "out")) == 1
 
 
@@ -231,7 +233,7 @@ def test_a_failed_run_is_tried_again(study: Study, tmp_path: Path, monkeypatch: 
     assert results(out)[0]["error"] == "not enough memory"
     monkeypatch.undo()
     starts = []
-    assert run_study(part, out, on_start=starts.append).failed == 0
+    assert run_study(part, out, callbacks=StudyCallbacks(on_start=starts.append)).failed == 0
     assert starts[0].failed_before == 1 and results(out)[0]["error"] is None
 
 

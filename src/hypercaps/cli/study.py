@@ -50,7 +50,7 @@ def study(
     is 1 if every run failed, and 2 if no scene could be opened.
     """
     from hypercaps.cli import progress, tables
-    from hypercaps.study.study import run_study
+    from hypercaps.study.study import StudyCallbacks, run_study
     from hypercaps.study.study_file import open_study
 
     if budget is not None and not budget > 0:
@@ -67,10 +67,7 @@ def study(
                 cluster=pool,
                 budget_minutes=budget,
                 command=command_line(),
-                download_progress=progress.download_bar(console),
-                on_start=shown.started,
-                on_done=shown.run_done,
-                on_progress=shown.training,
+                callbacks=StudyCallbacks(progress.download_bar(console), shown.started, shown.run_done, shown.training),
             )
     except KeyboardInterrupt:
         console.print(f"Stopped: what is finished is in {plain(out)}, and the same command goes on with the rest.")

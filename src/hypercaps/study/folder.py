@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,17 +91,11 @@ class StudyFolder:
         return pixels if pixels.is_valid() else None
 
     def log(self) -> StudyLog:
-        """study.json; a damaged entry gets its default."""
+        """study.json; empty if it is missing or damaged."""
         try:
-            document = _read_json(self.out / "study.json")
+            return from_json(StudyLog, _read_json(self.out / "study.json"))
         except (OSError, ValueError):
             return StudyLog()
-        valid = {}
-        for name in {each.name for each in fields(StudyLog)} & set(document if isinstance(document, dict) else ()):
-            with suppress(ValueError):
-                from_json(StudyLog, {name: document[name]})
-                valid[name] = document[name]
-        return from_json(StudyLog, valid)
 
     def add_call(self, call: StudyLog, scenes: list[str]) -> None:
         """Record a call of the study in study.json; several calls can share a folder."""

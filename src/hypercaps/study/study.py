@@ -67,6 +67,16 @@ class _Work:
         return cls(to_do, data, StudyStart(len(planned), len(possible) - len(to_do), failed, missing))
 
 
+@dataclass(frozen=True)
+class StudyCallbacks:
+    """Functions that are called while a study runs."""
+
+    download: ProgressMaker | None = None  # makes a progress bar for the download of a scene
+    on_start: Callable[[StudyStart], None] = lambda start: None
+    on_done: OnDone = lambda record: None
+    on_progress: OnProgress = lambda setting, progress: None
+
+
 def run_study(
     study: Study,
     out: Path,
@@ -75,10 +85,7 @@ def run_study(
     cluster: Cluster | None = None,
     budget_minutes: float | None = None,
     command: str = "",
-    download_progress: ProgressMaker | None = None,
-    on_start: Callable[[StudyStart], None] = lambda start: None,
-    on_done: OnDone = lambda record: None,
-    on_progress: OnProgress = lambda setting, progress: None,
+    callbacks: StudyCallbacks = StudyCallbacks(),  # noqa: B008 - it is frozen
 ) -> StudyResult:
     """Do the runs of a study that are not done yet and write its pages, also after Ctrl-C.
 
@@ -90,9 +97,9 @@ def run_study(
         check_installed()
     _prepare(out)
     folder = StudyFolder(out)
-    work = _Work.find(study, folder, download_progress)
+    work = _Work.find(study, folder, callbacks.download)
     start, to_do = work.start, work.settings
-    on_start(start)
+    callbacks.on_start(start)
     planned = tuple(setting.key for setting in study.settings())
     call = StudyLog(study.title, study.about, (command,), planned, start.missing)
     folder.add_call(call, [scene.name for scene in study.scenes])
@@ -100,12 +107,12 @@ def run_study(
 
     def note(record: Record) -> None:
         done.append(record)
-        on_done(record)
+        callbacks.on_done(record)
 
     try:
         with _local_cluster(min(workers, len(to_do))) if cluster is None else nullcontext(cluster) as pool:
             if pool is None:
-                do_runs(to_do, folder, deadline=deadline, on_done=note, on_progress=on_progress)
+                do_runs(to_do, folder, deadline=deadline, on_done=note, on_progress=callbacks.on_progress)
             else:
                 do_runs_on(pool, to_do, folder, data=work.data, deadline=deadline, on_done=note)
     finally:  # Ctrl-C included
