@@ -106,8 +106,8 @@ def test_a_study_can_be_continued(files: Path) -> None:
     second = hypercaps("study", files / "mine.toml", "--out", out, "--repeats", 2)
     assert second.exit_code == 0, second.output
     assert "4 runs, 1 of them done before" in second.output and "4/4 mine," in second.output
-    found = json.loads((out / "results.json").read_text())
-    assert sorted((r["method"], r["seed"]) for r in found) == [
+    records = json.loads((out / "results.json").read_text())
+    assert sorted((r["method"], r["seed"]) for r in records) == [
         ("convcapsnet", 0), ("convcapsnet", 1), ("rbf-svm", 0), ("rbf-svm", 1),
     ]  # fmt: skip
     assert {"results.csv", "results.md", "results.html", "study.json", "runs"} <= {p.name for p in out.iterdir()}

@@ -92,10 +92,10 @@ def test_times_of_experiment_1(scene: str, experiment_1: list[int]) -> None:
 def test_scenes_and_their_classes(
     scene: str, title: str, bands: int, first: tuple[int, str], last: tuple[int, str]
 ) -> None:
-    found = paper_scene(scene)
-    assert found is not None
-    assert (found.title, found.bands, found.classes[0], found.classes[-1]) == (title, bands, first, last)
-    assert [number for number, _ in found.classes] == list(range(1, last[0] + 1))
+    paper = paper_scene(scene)
+    assert paper is not None
+    assert (paper.title, paper.bands, paper.classes[0], paper.classes[-1]) == (title, bands, first, last)
+    assert [number for number, _ in paper.classes] == list(range(1, last[0] + 1))
     for result in paper_results(scene):
         if result.train_share == 0.20:
             assert result.per_class is not None
@@ -178,9 +178,9 @@ def test_figures_that_the_paper_does_not_give_are_none() -> None:
 
 def test_a_computed_share_finds_its_figure() -> None:
     assert 1 - 0.9 != 0.1
-    found = paper_result("salinas", "convcapsnet", 1 - 0.9)
-    assert found is not None
-    assert (found.oa, found.tables) == (99.56, ("smallS",))
+    result = paper_result("salinas", "convcapsnet", 1 - 0.9)
+    assert result is not None
+    assert (result.oa, result.tables) == (99.56, ("smallS",))
 
 
 def test_the_source_is_named_and_cannot_be_changed() -> None:

@@ -61,9 +61,9 @@ def test_every_run_has_a_record_and_a_failed_run_does_not_stop_the_others(study:
     out = tmp_path / "out"
     result = run_study(study, out, command="hypercaps study made.toml")
     assert (result.planned, result.done_before, result.done_now, result.failed, result.left) == (6, 0, 6, 2, 0)
-    found = results(out)
-    assert len(found) == 6 and all(set(record) >= KEYS for record in found)
-    for record in found:
+    records = results(out)
+    assert len(records) == 6 and all(set(record) >= KEYS for record in records)
+    for record in records:
         if record["method"] == "3d-cnn":
             assert "26 bands are too few" in record["error"] and record["oa"] is None
         else:
@@ -73,7 +73,7 @@ def test_every_run_has_a_record_and_a_failed_run_does_not_stop_the_others(study:
             assert record["train_seconds"] > 0 and record["parameters"] > 0
     with (out / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["method"] for row in rows] == [record["method"] for record in found]
+    assert [row["method"] for row in rows] == [record["method"] for record in records]
     page = (out / "results.md").read_text()
     assert "1D-ConvCapsNet" in page and "26 bands are too few" in page and "hypercaps study made.toml" in page
     assert {path.name for path in result.files} >= {"results.json", "results.csv", "results.md", "results.html"}
@@ -151,8 +151,8 @@ def test_a_run_that_is_cut_short_keeps_its_best_epoch_and_is_repeated_later(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = study.only(methods=["convcapsnet"], repeats=1)
-    asked = itertools.count()
-    monkeypatch.setattr(runs, "is_over", lambda deadline: next(asked) > 20)  # the time is over in the second epoch
+    calls = itertools.count()
+    monkeypatch.setattr(runs, "is_over", lambda deadline: next(calls) > 20)  # the time is over in the second epoch
     result = run_study(part, tmp_path / "out", budget_minutes=10)
     monkeypatch.undo()
     [record] = results(tmp_path / "out")
@@ -241,9 +241,9 @@ def test_a_shorter_budget_does_not_replace_a_longer_training(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part, out = study.only(methods=["convcapsnet"], repeats=1), tmp_path / "out"
-    for asked_before in (20, 3):  # the second ends before the first epoch does
-        asked = itertools.count()
-        monkeypatch.setattr(runs, "is_over", lambda deadline, asked=asked, n=asked_before: next(asked) > n)
+    for limit in (20, 3):  # calls; the second ends before the first epoch does
+        calls = itertools.count()
+        monkeypatch.setattr(runs, "is_over", lambda deadline, calls=calls, limit=limit: next(calls) > limit)
         assert run_study(part, out, budget_minutes=10).left == 1
         assert results(out)[0]["epochs"] == 1 and results(out)[0]["error"] is None
 
@@ -299,12 +299,12 @@ def test_a_study_of_few_labels_by_both_splits(tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run_study(open_study(str(tmp_path / "few.toml")), out)
     assert (result.planned, result.failed, result.left) == (8, 0, 0)
-    found = {(r["split"], r["labels_per_class"], r["seed"]): r for r in results(out)}
-    assert found["random", 3, 0]["n_train"] == found["blocks", 3, 0]["n_train"] == 9
+    records = {(r["split"], r["labels_per_class"], r["seed"]): r for r in results(out)}
+    assert records["random", 3, 0]["n_train"] == records["blocks", 3, 0]["n_train"] == 9
     half = sum(int((labels == k).sum()) // 2 for k in (1, 2, 3))
-    assert found["random", 400, 0]["n_train"] == half  # at most half of the pixels of a class
-    assert found["blocks", 3, 1]["n_test"] == found["blocks", 400, 1]["n_test"]
-    for (split, _, _), record in found.items():
+    assert records["random", 400, 0]["n_train"] == half  # at most half of the pixels of a class
+    assert records["blocks", 3, 1]["n_test"] == records["blocks", 400, 1]["n_test"]
+    for (split, _, _), record in records.items():
         assert (record["block"], record["guard"]) == ((10, 2) if split == "blocks" else (None, None))
         assert record["leakage"] == 0.0  # rbf-svm uses single pixels
     page = (out / "results.md").read_text()

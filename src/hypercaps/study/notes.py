@@ -15,7 +15,7 @@ _OPTIMISTIC = "accuracies are higher than in areas without training pixels"
 def protocol_text(groups: Groups, *, planned: int, recorded: int) -> str:
     """How the figures were made; ``planned`` and ``recorded`` are numbers of runs."""
     source = paper_source()
-    columns = [column for found in groups.values() for column in found]
+    columns = [column for group in groups.values() for column in group]
     finished = sum(len(column.records) for column in columns)
     of_planned = f" of {planned} planned" if planned >= finished else ""
     text = (

@@ -95,8 +95,8 @@ def paper_scene(scene: str) -> PaperScene | None:
 
 def paper_results(scene: str) -> tuple[PaperResult, ...]:
     """Every result for one of our scenes, the small training sets last; empty if the paper does not use it."""
-    found = paper_scene(scene)
-    return () if found is None else found.results
+    paper = paper_scene(scene)
+    return () if paper is None else paper.results
 
 
 def paper_result(scene: str, method: str, train_share: float) -> PaperResult | None:

@@ -24,7 +24,7 @@ class RecipeChanges:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """A run's setting and circumstances: what is known before it starts.
+    """A run's setting and environment, before it starts.
 
     The field names are the keys of the JSON file. Fields with a default may be missing there: older versions did not
     write them.

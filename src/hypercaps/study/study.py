@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -110,7 +111,7 @@ def run_study(
         callbacks.on_done(record)
 
     try:
-        with _local_cluster(min(workers, len(to_do))) if cluster is None else nullcontext(cluster) as pool:
+        with _local_cluster(workers, len(to_do)) if cluster is None else nullcontext(cluster) as pool:
             if pool is None:
                 do_runs(to_do, folder, deadline=deadline, on_done=note, on_progress=callbacks.on_progress)
             else:
@@ -123,8 +124,12 @@ def run_study(
     return StudyResult(start.planned, start.done_before, len(ended), failed, left, start.missing, files)
 
 
-def _local_cluster(workers: int) -> AbstractContextManager[Cluster | None]:
-    return Cluster(workers=workers) if workers > 1 else nullcontext()
+def _local_cluster(workers: int, runs: int) -> AbstractContextManager[Cluster | None]:
+    """Worker processes on this machine; None: this process does the runs."""
+    if workers == 1 or not runs:
+        return nullcontext()
+    # The threads of a run must not depend on how many runs are left: they change times and the last digits.
+    return Cluster(workers=min(workers, runs), threads=max(1, (os.cpu_count() or 1) // workers))
 
 
 def _prepare(out: Path) -> None:
