@@ -1,7 +1,7 @@
-"""Whether the bands that `hypercaps explain` names matter: docs/explain.md shows the outcome.
+"""Deletion test of the band attributions of `hypercaps explain` (see docs/explain.md for the results).
 
-Each scene's model (10 % of the labels, 30 epochs) is asked about every class. In each pixel the bands that speak most
-for the class are put to the scene's mean, and so are as many at random.
+For each scene, a model is trained on 10 % of the labels for 30 epochs. For every class and pixel, the bands with the
+highest attribution are replaced by the scene's mean, and for comparison as many random bands.
 
 python benchmarks/explain_deletion.py --pixels 10 indian-pines salinas-a
 """
@@ -12,7 +12,7 @@ import argparse
 import os
 from dataclasses import astuple
 
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # before torch is loaded, as the command line does
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from hypercaps.inference.explain import explain_class
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenes", nargs="*", default=["indian-pines", "salinas-a"])
-    parser.add_argument("--pixels", type=int, default=10, help="of each class")
+    parser.add_argument("--pixels", type=int, default=10, help="pixels per class")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     use_threads(args.threads)
@@ -36,7 +36,7 @@ def main() -> None:
         for entry in model.legend:
             try:
                 check = explain_class(model, scene, entry.label, most=args.pixels).deletion
-            except SceneError:  # the model gives it no pixel
+            except SceneError:  # no pixel was classified as this class
                 continue
             checks.append(check)
             print(f"{name} {entry.name:30} {check.length:.3f} top {check.without_top:.3f} "

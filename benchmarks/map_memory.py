@@ -1,7 +1,7 @@
-"""What memory `hypercaps map` takes on scenes ten times as large: `python benchmarks/map_memory.py [--memory 500MB]`.
+"""Peak memory of `hypercaps map` on scenes ten times as large: `python benchmarks/map_memory.py [--memory 500MB]`.
 
-A scene of random numbers is written for each way of storing it, mapped by the command line in a process of its own,
-and taken away again. Needs disk space of ten times the memory, and a few minutes each.
+For each file format, a scene of random numbers is written, mapped by the command line in its own process, and deleted.
+Needs disk space of ten times the memory, and a few minutes per format.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memory", default="500MB")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["envi-bsq", "tiff-tiled"])
-    asked = parser.parse_args()
-    memory = memory_bytes(asked.memory)
+    args = parser.parse_args()
+    memory = memory_bytes(args.memory)
     rows = -(-TIMES * memory // (8 * BANDS * COLS))
-    print(
-        f"scenes of {rows} x {COLS} x {BANDS} float64 ({8 * rows * COLS * BANDS / 1e9:.1f} GB), memory {asked.memory}"
-    )
-    for kind in asked.kinds:
+    print(f"scenes of {rows} x {COLS} x {BANDS} float64 ({8 * rows * COLS * BANDS / 1e9:.1f} GB), memory {args.memory}")
+    for kind in args.kinds:
         with tempfile.TemporaryDirectory() as folder:
             model, scene = Path(folder) / "model.safetensors", write_scene(Path(folder), kind, rows)
-            write_model(model, untrained())
+            write_model(model, untrained_model())
             command = ["map", str(model), str(scene), "--out", f"{folder}/map.tif", "--confidence", f"{folder}/c.tif"]
-            began = time.perf_counter()
-            peak = peak_of([sys.executable, "-m", "hypercaps", *command, "--memory", asked.memory])
-            seconds = time.perf_counter() - began
-        print(f"{kind:12} peak {peak / 1e6:6.0f} MB = {peak / memory:.2f} of the memory asked for, {seconds:.0f} s")
+            started = time.perf_counter()
+            peak = peak_of([sys.executable, "-m", "hypercaps", *command, "--memory", args.memory])
+            seconds = time.perf_counter() - started
+        print(f"{kind:12} peak {peak / 1e6:6.0f} MB = {peak / memory:.2f} of --memory, {seconds:.0f} s")
 
 
 def peak_of(command: list[str]) -> int:
-    """Bytes that a process held at most; getrusage would also count what this process held when it forked."""
+    """Peak memory of a process in bytes; getrusage would also count the memory of this process when it forked."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     status, peak = Path(f"/proc/{process.pid}/status"), 0
     while process.poll() is None:
-        held = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]  # kB, gone at the end
-        peak = max(peak, int(held[0].split()[1]) * 1024) if held else peak
+        lines = [
+            line for line in status.read_text().splitlines() if line.startswith("VmHWM:")
+        ]  # kB; missing when the process ends
+        peak = max(peak, int(lines[0].split()[1]) * 1024) if lines else peak
         time.sleep(0.05)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
     return peak
 
 
-def untrained() -> TrainedModel:
+def untrained_model() -> TrainedModel:
     network = get_method("convcapsnet").network(BANDS, CLASSES, patch=7).eval()
     whitening = PCAWhitening.from_covariance(np.zeros(BANDS), np.diag(np.linspace(2, 1, BANDS)))
     return TrainedModel("convcapsnet", 7, {}, network, whitening, Legend.of(range(1, CLASSES + 1)))
 
 
 def write_scene(folder: Path, kind: str, rows: int) -> Path:
-    block = np.random.default_rng(0).standard_normal((256, COLS, BANDS))  # 1.7 GB, again and again
+    block = np.random.default_rng(0).standard_normal((256, COLS, BANDS))  # 1.7 GB, repeated down the scene
     starts = range(0, rows, 256)
     if kind == "npy":
         cube = np.lib.format.open_memmap(folder / "cube.npy", mode="w+", dtype=np.float64, shape=(rows, COLS, BANDS))

@@ -1,4 +1,4 @@
-"""What the paper leaves open, tried one by one on validation pixels alone: docs/open-choices.md shows the outcome.
+"""Choices that the paper does not specify, compared on validation pixels only (see docs/open-choices.md).
 
 python benchmarks/open_choices.py                              5 % of the labels, seeds 0 to 4, all choices
 python benchmarks/open_choices.py --train 0.2 --epochs 12 --val 0.3 --first-seed 100 middle middle-spatial-x0.5
@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # before torch is loaded, as the command line does
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from hypercaps.training.loop import Examples, LoopSettings, TrainingLoop
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
 
-Order = Callable[[int, int], Tensor]  # components, seed -> which stands where
+Order = Callable[[int, int], Tensor]  # (number of components, seed) -> order of the components
 
 
 def largest_first(components: int, seed: int) -> Tensor:
@@ -42,22 +42,22 @@ def at_random(components: int, seed: int) -> Tensor:
 
 
 def spread_evenly(components: int, seed: int) -> Tensor:
-    return ((torch.arange(components) * 0.6180339887498949) % 1.0).argsort()  # by the golden angle
+    return ((torch.arange(components) * 0.6180339887498949) % 1.0).argsort()  # by the golden ratio
 
 
-# From what the layers draw (SpatialConv starts at half of Xavier's range, 1D-ConvCaps at twice it) to Xavier's own.
+# Factors from the layers' initial range (SpatialConv: half of Xavier's, 1D-ConvCaps: twice) to Xavier's.
 _XAVIER = {"spatial": 2.0, "primary": 1.0, "conv": 0.5, "classcaps": 1.0}
 
 
 def scale_start(network: nn.Module, factors: dict[str, float]) -> None:
-    """Multiply the starting weights of layers, counted from Xavier's (for ClassCaps from a deviation of 0.1)."""
+    """Scale the initial weights of layers, relative to Xavier's (ClassCaps: relative to a deviation of 0.1)."""
     for name, weight in network.named_parameters():
         layer = name.split(".")[0]
         if not name.endswith("bias"):
             weight.data.mul_(_XAVIER[layer] * factors.get(layer, 1.0))
 
 
-# Each changes one thing from the first of its kind: order of the components, starting weights, or the training.
+# Each changes the order of the components, the initial weights, or the training.
 CHOICES: dict[str, dict[str, Any]] = {
     "largest-first": {},
     "largest-last": {"order": lambda components, seed: torch.arange(components).flip(0)},
@@ -66,7 +66,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "spatial-x1.4-primary-x1.4": {"start": {"spatial": 2**0.5, "primary": 2**0.5}},
     "spatial-x2": {"start": {"spatial": 2.0}},
     "viewpoints-0.02": {"start": {"classcaps": 0.2}},
-    "viewpoints-0.0054": {"start": {"classcaps": 0.054}},  # Glorot's, as Keras would draw them
+    "viewpoints-0.0054": {"start": {"classcaps": 0.054}},  # Glorot's, the default of Keras
     "batch-16": {"batch_size": 16},
     "batch-32": {"batch_size": 32},
     "epochs-150": {"epochs": 150},
@@ -89,6 +89,39 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
+class Trial:
+    """Indian Pines, whitened, to train on with each choice."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.scene, self.labels = open_scene("indian-pines"), open_labels("indian-pines")
+        self.labelled = np.flatnonzero(self.labels.array > 0)
+        self.store = PatchStore(self.scene, PCAWhitening.fit(self.scene), self.labelled, 7)
+        self.spectra = self.store.spectra
+        classes = np.searchsorted(self.labels.legend.labels, self.labels.array.ravel()[self.labelled])
+        self.targets = torch.from_numpy(classes)
+
+    def validation_oa(self, choice: dict[str, Any], seed: int) -> float:
+        """Highest validation accuracy of a training, percent."""
+        split = split_by_share(self.labels, self.args.train, self.args.val, seed=seed)
+        order: Order = choice.get("order", largest_first)
+        self.store._spectra = self.spectra[:, order(self.scene.bands, seed)].contiguous()
+        examples = Examples(
+            self.store,
+            self.targets,
+            train=torch.from_numpy(np.searchsorted(self.labelled, split.train)),
+            val=torch.from_numpy(np.searchsorted(self.labelled, split.val)),
+        )
+        method = get_method("convcapsnet")
+        network = method.network(self.scene.bands, len(self.labels.legend), seed=seed)
+        scale_start(network, choice.get("start", {}))
+        optimizer = torch.optim.Adam(network.parameters(), lr=choice.get("learning_rate", 0.01))
+        settings = LoopSettings(method.loss, choice.get("batch_size", 64))
+        stage = Stage(choice.get("epochs", self.args.epochs), seed)
+        history = TrainingLoop(network, optimizer, examples, settings, stage).run()
+        return max(record.val_oa or 0.0 for record in history.records)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("choices", nargs="*", default=list(CHOICES), help=", ".join(CHOICES))
@@ -98,35 +131,12 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=50)
     args = parser.parse_args()
-    scene, labels = open_scene("indian-pines"), open_labels("indian-pines")
-    labelled = np.flatnonzero(labels.array > 0)
-    store = PatchStore(scene, PCAWhitening.fit(scene), labelled, 7)
-    spectra = store.spectra
-    targets = torch.from_numpy(np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled]))
-    method = get_method("convcapsnet")
+    trial = Trial(args)
     for name in args.choices:
-        choice, found = CHOICES[name], []
-        for seed in range(args.first_seed, args.first_seed + args.seeds):
-            split = split_by_share(labels, args.train, args.val, seed=seed)
-            order: Order = choice.get("order", largest_first)
-            store._spectra = spectra[:, order(scene.bands, seed)].contiguous()
-            examples = Examples(
-                store,
-                targets,
-                train=torch.from_numpy(np.searchsorted(labelled, split.train)),
-                val=torch.from_numpy(np.searchsorted(labelled, split.val)),
-            )
-            network = method.network(scene.bands, len(labels.legend), seed=seed)
-            scale_start(network, choice.get("start", {}))
-            optimizer = torch.optim.Adam(network.parameters(), lr=choice.get("learning_rate", 0.01))
-            settings = LoopSettings(method.loss, choice.get("batch_size", 64))
-            stage = Stage(choice.get("epochs", args.epochs), seed)
-            history = TrainingLoop(network, optimizer, examples, settings, stage).run()
-            found.append(max(record.val_oa or 0.0 for record in history.records))
-        each = ", ".join(f"{oa:.2f}" for oa in found)
-        print(
-            f"{name:36} mean {statistics.mean(found):.2f}  median {statistics.median(found):.2f}  ({each})", flush=True
-        )
+        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        oas = [trial.validation_oa(CHOICES[name], seed) for seed in seeds]
+        listed = ", ".join(f"{oa:.2f}" for oa in oas)
+        print(f"{name:36} mean {statistics.mean(oas):.2f}  median {statistics.median(oas):.2f}  ({listed})", flush=True)
 
 
 if __name__ == "__main__":

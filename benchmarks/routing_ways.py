@@ -1,6 +1,6 @@
-"""Ways to route the capsules of 200 bands to 16 classes, beside each other: microseconds a pixel on all threads.
+"""Implementations of routing by agreement for 200 bands and 16 classes: microseconds per pixel on all threads.
 
-`.venv/bin/python benchmarks/routing_ways.py`; docs/speed.md has the figures. numba is measured where it is installed.
+`.venv/bin/python benchmarks/routing_ways.py`; docs/speed.md has the figures. numba is included if it is installed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def plain(children: Tensor, viewpoints: Tensor) -> Tensor:
     return route(prediction_vectors(children, viewpoints), 3)
 
 
-def in_tiles(way: Callable[[Tensor, Tensor], Tensor], tile: int) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda children, viewpoints: torch.cat([way(part, viewpoints) for part in torch.split(children, tile)])
+def in_tiles(function: Callable[[Tensor, Tensor], Tensor], tile: int) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda children, viewpoints: torch.cat([function(part, viewpoints) for part in torch.split(children, tile)])
 
 
 def by_numba() -> Callable[[Tensor, Tensor], Tensor]:
-    """Loops over pixels in parallel, predictions of one pixel in the second cache, an iteration in one pass."""
+    """Parallel over pixels; the prediction vectors of a pixel fit into the L2 cache, an iteration is one pass."""
     import numba
 
     @numba.njit(parallel=True, fastmath=True, cache=True)
@@ -37,7 +37,7 @@ def by_numba() -> Callable[[Tensor, Tensor], Tensor]:
         classes, class_size = viewpoints.shape[1], viewpoints.shape[3]
         out = np.empty((pixels, classes, class_size), dtype=np.float32)
         for p in numba.prange(pixels):
-            said = np.zeros((count, classes, class_size), dtype=np.float32)
+            predictions = np.zeros((count, classes, class_size), dtype=np.float32)
             sums = np.zeros((classes, class_size), dtype=np.float32)
             parents = np.zeros((classes, class_size), dtype=np.float32)
             t = np.empty(classes, dtype=np.float32)
@@ -46,35 +46,35 @@ def by_numba() -> Callable[[Tensor, Tensor], Tensor]:
                     for e in range(size):
                         u = children[p, i, e]
                         for d in range(class_size):
-                            said[i, k, d] += u * viewpoints[i, k, e, d]
+                            predictions[i, k, d] += u * viewpoints[i, k, e, d]
                     for d in range(class_size):
-                        sums[k, d] += said[i, k, d] / classes
-            for turn in range(3):
-                if turn:
+                        sums[k, d] += predictions[i, k, d] / classes
+            for iteration in range(3):
+                if iteration:
                     sums[:] = 0
                     for i in range(count):
-                        most = np.float32(-1e30)
+                        largest = np.float32(-1e30)
                         for k in range(classes):
                             t[k] = 0
                             for d in range(class_size):
-                                t[k] += said[i, k, d] * parents[k, d]
-                            most = max(most, t[k])
+                                t[k] += predictions[i, k, d] * parents[k, d]
+                            largest = max(largest, t[k])
                         total = np.float32(0)
                         for k in range(classes):
-                            t[k] = np.exp(t[k] - most)
+                            t[k] = np.exp(t[k] - largest)
                             total += t[k]
                         for k in range(classes):
                             coupling = t[k] / total
                             for d in range(class_size):
-                                sums[k, d] += coupling * said[i, k, d]
+                                sums[k, d] += coupling * predictions[i, k, d]
                 for k in range(classes):
                     squared = np.float32(0)
                     for d in range(class_size):
                         squared += sums[k, d] * sums[k, d]
-                    by = np.sqrt(squared) / (1 + squared)
+                    scale = np.sqrt(squared) / (1 + squared)  # squash
                     for d in range(class_size):
-                        parents[k, d] += sums[k, d] * by
-                        out[p, k, d] = sums[k, d] * by
+                        parents[k, d] += sums[k, d] * scale
+                        out[p, k, d] = sums[k, d] * scale
         return out
 
     return lambda children, viewpoints: torch.from_numpy(routed(children.numpy(), viewpoints.numpy()))
@@ -98,22 +98,22 @@ def main() -> None:
     try:
         ways["numba"] = by_numba()
     except ImportError:
-        print("numba is not installed: left out")
+        print("numba is not installed and is left out")
     first: dict[str, float] = {}
     best: dict[str, float] = {}
     with torch.no_grad():
         expected = ways["plain torch, 32 pixels at once"](children, viewpoints)
-        for turn in range(ROUNDS + 1):
+        for repeat in range(ROUNDS + 1):
             for name, way in ways.items():
                 started = time.perf_counter()
-                found = way(children, viewpoints)
+                result = way(children, viewpoints)
                 taken = time.perf_counter() - started
-                if turn == 0:
+                if repeat == 0:
                     first[name] = taken
-                    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+                    torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
                 else:
                     best[name] = min(taken, best.get(name, taken))
-    print(f"{'way':<42} {'us a pixel':>10} {'first call, s':>14}")
+    print(f"{'implementation':<42} {'us/pixel':>10} {'first call, s':>14}")
     for name, taken in best.items():
         print(f"{name:<42} {taken / PIXELS * 1e6:>10.1f} {first[name]:>14.1f}")
 

@@ -1,8 +1,8 @@
-"""How fast training and mapping are, as ratios within one run: `make bench`, or `make bench QUICK=1`.
+"""Speed of training and mapping, as ratios within one run: `make bench`, or `make bench QUICK=1`.
 
-Times depend on the machine and on what else it does; ratios of times taken in turns say more. The limit is
-the time that the network's multiply-adds take in one large float32 matrix product on the same threads. The plain
-reading is the package's own layers in torch with the reference routing, as the paper has it, patch by patch.
+Times depend on the machine and its load; ratios of times measured alternately are more reliable. The limit is the time
+that the network's multiply-adds take in one large float32 matrix product on the same threads. The plain implementation
+is the package's own layers in torch with the reference routing, as in the paper, patch by patch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
 
 BANDS, CLASSES, BATCH, PLAIN_BATCH, SIDE = 200, 16, 64, 256, 2048
-LARGE = 2000  # side of the scene whose mapping must stay within memory
+LARGE = 2000  # side of the scene for the peak memory, pixels
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Figure:
 
 
 def multiply_adds(bands: int, classes: int) -> int:
-    """Of one pixel through 1D-ConvCapsNet with the paper's sizes."""
+    """Number of multiply-adds of 1D-ConvCapsNet per pixel, with the paper's sizes."""
     c2 = positions_after(bands, 9, 2)
     c3 = positions_after(c2, 9, 2)
     capsules = 4 * c3
@@ -72,12 +72,12 @@ def multiply_adds(bands: int, classes: int) -> int:
 
 
 def best_times(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The shortest time of each job, the jobs taken in turns."""
+    """The shortest time of each job; the jobs alternate."""
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    for turn in range(rounds + 1):
+    for number in range(rounds + 1):
         for name, job in jobs.items():
             taken = timed(job)
-            if turn:  # the first turn warms up
+            if number:  # the first round warms up
                 times[name].append(taken)
     return {name: min(taken) for name, taken in times.items()}
 
@@ -89,7 +89,7 @@ def timed(job: Callable[[], object]) -> float:
 
 
 def plain_convcapsnet(network: ConvCapsNet, patches: Tensor) -> Tensor:
-    """1D-ConvCapsNet layer by layer in torch, routed by the reference: lengths (B, n)"""
+    """1D-ConvCapsNet layer by layer in torch, with the reference routing: capsule lengths (B, n)."""
     children = network.conv(network.primary(network.spatial(patches))).flatten(1, 2)
     predictions = prediction_vectors(children, network.classcaps.viewpoints.flatten(0, 1))
     lengths: Tensor = torch.linalg.vector_norm(route(predictions, network.classcaps.routings), dim=2)
@@ -97,7 +97,7 @@ def plain_convcapsnet(network: ConvCapsNet, patches: Tensor) -> Tensor:
 
 
 def plain_capsnet(network: CapsNet, patches: Tensor) -> Tensor:
-    """The paper's CapsNet the same way."""
+    """The paper's CapsNet, likewise."""
     channels = network.primary(network.conv(patches.flatten(1, 2)).relu())
     children = squash(channels.transpose(1, 2).reshape(len(channels), -1, network.size))
     predictions = prediction_vectors(children, network.classcaps.viewpoints.flatten(0, 1))
@@ -106,7 +106,7 @@ def plain_capsnet(network: CapsNet, patches: Tensor) -> Tensor:
 
 
 def plain_training(network: Any, scores: Any, store: PatchStore, targets: Tensor, steps: int, batch: int) -> None:
-    """Steps as a plain reading takes them."""
+    """Training steps of the plain implementation."""
     loss_of = get_method("convcapsnet").loss
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-6)
     for which in torch.split(torch.arange(steps * batch), batch):
@@ -123,7 +123,7 @@ def plain_mapping(network: nn.Module, scores: Any, store: PatchStore, pixels: in
 
 
 def measure(quick: bool) -> list[Figure]:
-    """Training and mapping against the limit and against plain readings."""
+    """Training and mapping compared with the limit and with the plain implementations."""
     rows, cols = (48, 64) if quick else (96, 128)
     rng = np.random.default_rng(0)
     scene = Scene.from_array(rng.integers(0, 10_000, (rows, cols, BANDS), dtype=np.uint16))
@@ -172,7 +172,7 @@ def measure(quick: bool) -> list[Figure]:
 
 
 def measure_growth(quick: bool) -> list[Figure]:
-    """How the time to classify whitened pixels grows with their number, their bands and the classes."""
+    """Growth of the time to classify whitened pixels with the numbers of pixels, bands and classes."""
 
     def classifying(pixels: int, bands: int, classes: int) -> Callable[[], object]:
         network = get_method("convcapsnet").network(bands, classes, patch=7)
@@ -194,20 +194,20 @@ def measure_growth(quick: bool) -> list[Figure]:
         "growth_bands": (classifying(few, 4 * BANDS, CLASSES), 4.4),  # 4.3 times the multiply-adds
         "growth_classes": (classifying(few, BANDS, 2 * CLASSES), 2.1),
     }
-    # Jobs of equal length, each beside the base of its turn, and the middle of many turns: what disturbs one disturbs
-    # the other.
-    turns: dict[str, list[float]] = {name: [] for name in jobs}
-    for turn in range(15 if quick else 50):
+    # Each job is compared with the base job of the same round, of equal length, and the median over many rounds is
+    # taken: a disturbance affects both.
+    ratios: dict[str, list[float]] = {name: [] for name in jobs}
+    for number in range(15 if quick else 50):
         once = timed(lambda: [base() for _ in range(4)]) / 4
         for name, (job, _) in jobs.items():
             taken = timed(job)
-            if turn:
-                turns[name].append(taken / once)
-    return [Figure(name, statistics.median(turns[name]), target) for name, (_, target) in jobs.items()]
+            if number:
+                ratios[name].append(taken / once)
+    return [Figure(name, statistics.median(ratios[name]), target) for name, (_, target) in jobs.items()]
 
 
 def measure_peak(quick: bool) -> list[Figure]:
-    """Memory to map a large scene that lies in a file, in a process of its own. Quick: every 16th row of it."""
+    """Peak memory of mapping a large scene from a file, in its own process; quick: every 16th row."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.npy"
         cube = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint16, shape=(LARGE, LARGE, BANDS))
@@ -221,7 +221,7 @@ def measure_peak(quick: bool) -> list[Figure]:
 
 
 def map_large(path: str, quick: bool) -> None:
-    """Map a scene and say the height of this process's memory in MB."""
+    """Map a scene and print the peak memory of this process in MB."""
     scene = open_scene(path)
     network = get_method("convcapsnet").network(BANDS, CLASSES, patch=7).eval()
     whitening = PCAWhitening.from_covariance(np.full(BANDS, 5000.0), np.diag(np.linspace(2e6, 1e6, BANDS)))
@@ -232,7 +232,7 @@ def map_large(path: str, quick: bool) -> None:
 
 
 def peak_memory() -> int:
-    """Bytes. On Linux not from getrusage, which also counts what the parent held when it started this process."""
+    """In bytes; on Linux not from getrusage, which includes the parent's memory at the start of this process."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -241,7 +241,7 @@ def peak_memory() -> int:
 
 
 def measure_demo(quick: bool) -> list[Figure]:
-    """`make demo` without making the environment; quick: a tenth of its epochs."""
+    """`make demo` without setting up the environment; quick: a tenth of its epochs."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "hypercaps", "train", "indian-pines", "--out", f"{folder}/demo"]
         command += ["--epochs", "5"] if quick else []
@@ -253,10 +253,10 @@ def measure_demo(quick: bool) -> list[Figure]:
 
 def machine() -> dict[str, Any]:
     cpu = platform.processor() or platform.machine()
-    about = Path("/proc/cpuinfo")
-    if about.exists():
-        named = [line.partition(":")[2].strip() for line in about.read_text().splitlines() if "model name" in line]
-        cpu = named[0] if named else cpu
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        cpu = names[0] if names else cpu
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
@@ -270,23 +270,25 @@ def machine() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less than two minutes")
+    parser.add_argument("--quick", action="store_true", help="takes less than two minutes")
     parser.add_argument("--map", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.map:
         map_large(args.map, args.quick)
         return
-    found: list[Figure] = []
+    figures: list[Figure] = []
     print(f"{'name':<26} {'figure':>10}  {'target':>10}  met")
     for part in (measure, measure_growth, measure_demo, measure_peak):
         for row in part(args.quick):
-            said = "" if row.target is None else f"{'>=' if row.at_least else '<='} {row.target:g}"
+            target = "" if row.target is None else f"{'>=' if row.at_least else '<='} {row.target:g}"
             met = {None: "", True: "yes", False: "no"}[row.met]
-            print(f"{row.name:<26} {row.figure:>10.2f}  {said:>10}  {met}", flush=True)
-            found.append(row)
-    here = machine()
+            print(f"{row.name:<26} {row.figure:>10.2f}  {target:>10}  {met}", flush=True)
+            figures.append(row)
+    computer = machine()
     path = Path(__file__).with_name("results.json")
-    rows = [{"name": r.name, "figure": r.figure, "target": r.target, "met": r.met, "machine": here} for r in found]
+    rows = [
+        {"name": r.name, "figure": r.figure, "target": r.target, "met": r.met, "machine": computer} for r in figures
+    ]
     path.write_text(json.dumps(rows, indent=2) + "\n")
     print(f"written to benchmarks/{path.name}")
 

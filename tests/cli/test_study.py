@@ -1,8 +1,9 @@
-"""``hypercaps methods`` and ``hypercaps study``, and the paper's other methods, as a person types them."""
+"""``hypercaps methods`` and ``hypercaps study``, and the paper's other methods, from the command line."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ def hypercaps(*args: object) -> Result:
 
 
 def refused(*args: object) -> str:
-    """What a command that must fail says, in its one sentence."""
+    """The message of a command that must fail."""
     result = hypercaps(*args)
     assert result.exit_code == 2 and "Traceback" not in result.output, result.output
     return " ".join(result.output.split())
@@ -44,7 +45,7 @@ def test_methods_as_json() -> None:
     assert [method["name"] for method in listed] == list(METHODS)
     by_name = {method["name"]: method for method in listed}
     assert by_name["convcapsnet"]["parameters"] == 409_168 and by_name["capsnet"]["parameters"] == 7_387_904
-    assert by_name["rbf-svm"]["parameters"] is None  # as many support vectors as the data ask for
+    assert by_name["rbf-svm"]["parameters"] is None  # depends on the number of support vectors
     assert {name: method["patch"] for name, method in by_name.items()} == {
         "convcapsnet": 7, "rbf-svm": 1, "rbf-svm-window": 7, "mlp": 1, "se-2d-cnn": 9, "3d-cnn": 27, "c-cnn": 7,
         "capsnet": 7,
@@ -55,11 +56,11 @@ def test_methods_as_json() -> None:
     assert all(method["parameters"] is None for method in json.loads(hypercaps("methods", "--json").output))
 
 
-def test_methods_for_a_person() -> None:
+def test_methods_as_text() -> None:
     text = hypercaps("methods", "--bands", 60, "--classes", 4).output
     for method in METHODS.values():
         assert method.name in text
-    assert "60 bands are too few for three windows of 32" in " ".join(text.split())  # said of 3d-cnn, the others listed
+    assert "60 bands are too few for three windows of 32" in " ".join(text.split())  # of 3d-cnn; the others are listed
     assert "give both" in refused("methods", "--bands", 60)
 
 
@@ -80,11 +81,11 @@ def test_a_run_of_another_method(files: Path, name: str) -> None:
     assert name in hypercaps("info", model).output
 
 
-def test_what_a_method_cant_do_is_said(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsuitable_options_and_scenes_of_a_method_are_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(*options: object) -> str:
-        said = refused("train", files / "cube.npy", files / "labels.npy", "--out", files / "run", *options)
+        message = refused("train", files / "cube.npy", files / "labels.npy", "--out", files / "run", *options)
         assert not (files / "run").exists()
-        return said
+        return message
 
     assert "there is no method 'svm': known are convcapsnet, rbf-svm, rbf-svm-window, mlp" in train("--method", "svm")
     assert "26 bands are too few for three windows of 32: at least 94" in train("--method", "3d-cnn")
@@ -98,22 +99,22 @@ def test_what_a_method_cant_do_is_said(files: Path, monkeypatch: pytest.MonkeyPa
     assert "of memory are free: give a smaller batch size" in train("--method", "mlp")
 
 
-def test_a_study_and_going_on_with_it(files: Path) -> None:
+def test_a_study_can_be_continued(files: Path) -> None:
     out = files / "out"
     first = hypercaps("study", files / "mine.toml", "--out", out, "--methods", "rbf-svm")
     assert first.exit_code == 0 and "1 runs" in first.output and "results.html" in first.output
     second = hypercaps("study", files / "mine.toml", "--out", out, "--repeats", 2)
     assert second.exit_code == 0, second.output
     assert "4 runs, 1 of them done before" in second.output and "4/4 mine," in second.output
-    found = json.loads((out / "results.json").read_text())
-    assert sorted((r["method"], r["seed"]) for r in found) == [
+    records = json.loads((out / "results.json").read_text())
+    assert sorted((r["method"], r["seed"]) for r in records) == [
         ("convcapsnet", 0), ("convcapsnet", 1), ("rbf-svm", 0), ("rbf-svm", 1),
     ]  # fmt: skip
     assert {"results.csv", "results.md", "results.html", "study.json", "runs"} <= {p.name for p in out.iterdir()}
 
 
-def test_scenes_that_are_missing_are_said(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HYPERCAPS_MIRROR", "http://127.0.0.1:9")  # nobody listens there
+def test_missing_scenes_are_listed(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPERCAPS_MIRROR", "http://127.0.0.1:9")  # no server there
     out = files / "out"
     result = hypercaps("study", "paper-small", "--out", out, "--scenes", "salinas-a", "--repeats", 1)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
@@ -130,7 +131,7 @@ def test_the_exit_code_of_a_study_without_any_result(files: Path) -> None:
     assert failed.exit_code == 1 and "Traceback" not in failed.output, failed.output
     assert failed.stderr == "Error: no run succeeded: all 1 that were tried failed\n"
     assert "Failed runs: 1" in failed.output
-    assert hypercaps("study", study, "--out", out, "--budget", 1e-9).exit_code == 0  # all is left for later
+    assert hypercaps("study", study, "--out", out, "--budget", 1e-9).exit_code == 0  # all runs are left for later
     assert hypercaps("study", study, "--out", out).exit_code == 0  # one of two has a result
     scenes = '{ name = "mine", cube = "cube.npy", labels = "labels.npy" }'
     study.write_text(
@@ -143,14 +144,16 @@ def test_the_exit_code_of_a_study_without_any_result(files: Path) -> None:
     assert partly.exit_code == 1 and "Missing scenes: gone" in partly.output
 
 
-def test_a_study_that_cant_be_is_refused_in_a_sentence(files: Path) -> None:
+def test_an_invalid_study_is_refused_in_one_sentence(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = files / "out"
     assert "give a TOML file, or one of few-labels, paper-convergence" in refused("study", "papers", "--out", out)
-    said = refused("study", "quick", "--out", out, "--methods", "cnn")
-    assert "there is no method 'cnn': known are convcapsnet, rbf-svm" in said
-    said = refused("study", "quick", "--out", out, "--scenes", "indian")
-    assert "there is no scene 'indian' in the study: known are indian-pines" in said
-    assert "--scenes names nothing" in refused("study", "quick", "--out", out, "--scenes", ",")
+    message = refused("study", "quick", "--out", out, "--methods", "cnn")
+    assert "there is no method 'cnn': known are convcapsnet, rbf-svm" in message
+    message = refused("study", "quick", "--out", out, "--scenes", "indian")
+    assert "there is no scene 'indian' in the study: give one of indian-pines" in message
+    assert "--scenes is empty" in refused("study", "quick", "--out", out, "--scenes", ",")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "pip install 'hypercaps[cluster]'" in refused("study", "quick", "--out", out, "--workers", 2)
     assert "leaves no time" in refused("study", "quick", "--out", out, "--budget", 0)
     assert not out.exists()
-    assert "holds other things" in refused("study", files / "mine.toml", "--out", files)
+    assert "holds files that are no study's" in refused("study", files / "mine.toml", "--out", files)

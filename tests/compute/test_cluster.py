@@ -43,9 +43,11 @@ from hypercaps.io.paths import absolute
 from hypercaps.models.registry import get_method
 from hypercaps.pipeline.cluster_map import MapJob, _classify, _Part, map_windows_on
 from hypercaps.study.cluster_runs import do_runs_on
-from hypercaps.study.plan import Study, open_study
-from hypercaps.study.records import StudyFolder
-from hypercaps.study.study import run_study
+from hypercaps.study.folder import StudyFolder
+from hypercaps.study.plan import Study
+from hypercaps.study.records import FailedRun, Record
+from hypercaps.study.study import StudyCallbacks, run_study
+from hypercaps.study.study_file import open_study
 from hypercaps.training.preprocessing import PREPROCESSINGS
 from support.cluster_work import die, double, double_or_work, fail, wait_and_return
 from support.scenes import make_cube
@@ -408,8 +410,8 @@ def test_a_study_by_a_cluster_has_the_same_results(
         run_study(study, tmp_path / "one")
     finally:
         use_threads(threads)
-    done: list[dict[str, object]] = []
-    result = run_study(study, tmp_path / "many", cluster=cluster, on_done=done.append)
+    done: list[Record] = []
+    result = run_study(study, tmp_path / "many", cluster=cluster, callbacks=StudyCallbacks(on_done=done.append))
     assert (result.planned, result.done_now, result.failed, result.left) == (3, 3, 1, 0) and len(done) == 3
     one, many = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "many"))
     for record in (*one, *many):
@@ -451,11 +453,11 @@ def test_a_study_by_a_cluster_keeps_to_its_budget(cluster: Cluster, study: Study
 def test_a_study_by_a_cluster_that_is_stopped_goes_on_later(cluster: Cluster, study: Study, tmp_path: Path) -> None:
     part = study.only(methods=["rbf-svm"], repeats=4)
 
-    def stop(record: dict[str, object]) -> None:
+    def stop(record: Record) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(part, tmp_path / "out", cluster=cluster, on_done=stop)
+        run_study(part, tmp_path / "out", cluster=cluster, callbacks=StudyCallbacks(on_done=stop))
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())) == 1
     result = run_study(part, tmp_path / "out", cluster=cluster)
     assert (result.done_before, result.done_now, result.left) == (1, 3, 0)
@@ -465,11 +467,11 @@ def test_a_worker_with_other_data_fails_its_run_alone(cluster: Cluster, study: S
     settings = study.only(methods=["rbf-svm"]).settings()
     (tmp_path / "out" / "runs").mkdir(parents=True)
     folder = StudyFolder(tmp_path / "out")
-    records: list[dict[str, object]] = []
+    records: list[Record] = []
     do_runs_on(cluster, settings, folder, data={"made": "other"}, on_done=records.append)
     (tmp_path / "cube.npy").unlink()
     do_runs_on(cluster, settings, folder, data={"made": "other"}, on_done=records.append)
-    assert [record["oa"] for record in records] == [None, None]
-    assert "finds other data than this machine for scene 'made'" in str(records[0]["error"])
-    assert "can't open scene 'made': there is no file" in str(records[1]["error"])
-    assert folder.record(settings[0].key)["error"] == records[1]["error"]
+    other, missing = records
+    assert isinstance(other, FailedRun) and "has other data than this machine for scene 'made'" in other.error
+    assert isinstance(missing, FailedRun) and "can't open scene 'made': there is no file" in missing.error
+    assert folder.record(settings[0].key) == missing

@@ -1,4 +1,4 @@
-"""Studies whose labels are not on the scene's grid: polygons, and rasters of other pixels."""
+"""Studies whose labels are not on the scene's grid: polygons, and rasters with larger pixels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+import rasterio
 from click.testing import Result
+from rasterio.windows import Window
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
@@ -54,6 +56,22 @@ def test_a_study_opens_its_labels_with_the_scene_and_the_class_field(folder: Pat
         assert [row["name"] for row in record["per_class"]] == NAMES[kind]
         assert record["n_train"] + record["n_val"] + record["n_test"] == LABELLED[kind]
     assert [path.name for path in (folder / "out").glob("maps-*.png")] == [f"maps-{kind}-10pct.png"]
+
+
+@pytest.mark.parametrize("cube", ["north.tif, south.tif", "@tiles.txt"])
+def test_a_scene_of_a_study_can_be_several_tiles(folder: Path, cube: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with rasterio.open(folder / "scene.tif") as scene:
+        half = scene.height // 2
+        for name, row, height in (("north.tif", 0, half), ("south.tif", half, scene.height - half)):
+            size = {"height": height, "transform": scene.transform @ rasterio.Affine.translation(0, row)}
+            with rasterio.open(folder / name, "w", **(scene.profile | size)) as tile:
+                tile.write(scene.read(window=Window(0, row, scene.width, height)))
+    (folder / "tiles.txt").write_text("north.tif\nsouth.tif\n")
+    study = folder / "polygons.toml"
+    study.write_text(study.read_text().replace("scene.tif", cube))
+    monkeypatch.chdir("/")  # tiles are relative to the study's file
+    result = run(folder, "polygons")
+    assert result.exit_code == 0 and "Missing" not in result.output, result.output
 
 
 def test_labels_that_cant_be_opened_make_their_scene_missing(folder: Path) -> None:

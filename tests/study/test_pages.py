@@ -1,4 +1,4 @@
-"""The pages of a study: complete, safe to open, and there even when nothing went well."""
+"""The pages of a study: complete, safe to open, and written even if every run failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from matplotlib.image import imread
 from hypercaps.data.labels import Legend
 from hypercaps.report.map_pictures import maps_picture
 from hypercaps.report.plots import convergence_picture
-from hypercaps.study.pages import Heading, Picture, Table, Text, study_document, to_html, to_markdown, write_study
+from hypercaps.study.document import Heading, Picture, Table, Text, to_html, to_markdown
+from hypercaps.study.folder import StudyLog
+from hypercaps.study.pages import study_document, write_study
+from hypercaps.study.records import from_json, read_record
 
 HOSTILE = '<script>alert("1")</script>'
 ABOUT = {
@@ -90,7 +93,7 @@ def size(png: bytes) -> tuple[int, ...]:
 RUNS = [record("mlp", 0, 90.0), record("mlp", 1, 92.0), record("convcapsnet", 0, 97.0), failed("capsnet", 0)]
 
 
-def test_a_folder_gets_results_pages_and_pictures(tmp_path: Path) -> None:
+def test_a_folder_gets_results_and_pages_and_pictures(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "mine", RUNS)
     written = write_study(out)
     names = ["results.json", "results.csv", "maps-my-field-20pct.png", "convergence.png", "results.md", "results.html"]
@@ -107,12 +110,12 @@ def test_a_folder_gets_results_pages_and_pictures(tmp_path: Path) -> None:
 
     markdown = (out / "results.md").read_text()
     assert "(maps-my-field-20pct.png)" in markdown and "(convergence.png)" in markdown
-    for said in ("Abacus 3000", "torch 2.6", "mine.toml --repeats 2", "3 finished of 5 planned", "98.7 %",
+    for text in ("Abacus 3000", "torch 2.6", "mine.toml --repeats 2", "3 finished of 5 planned", "98.7 %",
                  "91.00 (90.00–92.00)", "The paper has no results for this scene", "3 of 50 epochs"):  # fmt: skip
-        assert said in markdown, said
+        assert text in markdown, text
 
 
-def test_the_html_page_stands_alone_and_shows_hostile_names_as_text(tmp_path: Path) -> None:
+def test_the_html_page_is_self_contained_and_shows_hostile_names_as_text(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "mine", RUNS)
     write_study(out)
     text = (out / "results.html").read_text()
@@ -126,7 +129,7 @@ def test_the_html_page_stands_alone_and_shows_hostile_names_as_text(tmp_path: Pa
     assert len(images) == 2 and all(source.startswith("data:image/png;base64,") for source in images)
 
 
-def test_cells_can_not_break_a_markdown_table() -> None:
+def test_cells_cannot_break_a_markdown_table() -> None:
     table = Table("t", ["a", "b"], [["x|y\nz", HOSTILE], ["`\\*[", "< 0.001"]], "end")
     assert to_markdown([table]).splitlines() == [
         "**t**",
@@ -151,8 +154,8 @@ def test_blocks_in_both_formats() -> None:
     assert '<td class="number">+0.12</td>' in page and "<p>b &amp; c</p>" in page and "base64,cG5n" in page
 
 
-def test_failed_runs_and_missing_scenes_are_told() -> None:
-    markdown = to_markdown(study_document(RUNS[3:], ABOUT, lambda key: None))
+def test_failed_runs_and_missing_scenes_are_listed() -> None:
+    markdown = to_markdown(study_document([read_record(RUNS[3])], from_json(StudyLog, ABOUT), lambda key: None))
     assert "| my-field | CapsNet | 20 % | 0 | out of \\| memory \\<b> |" in markdown
     assert "get https://example.org/a.mat by hand" in markdown
     assert "No run has finished" in markdown
@@ -167,7 +170,7 @@ def test_an_empty_study_says_so(tmp_path: Path, about: dict[str, Any] | None) ->
         assert "No run has finished" in (out / name).read_text()
 
 
-def test_damaged_files_are_passed_over(tmp_path: Path) -> None:
+def test_damaged_files_are_ignored(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "mine", RUNS)
     runs = out / "runs"
     (runs / "cut.json").write_text('{"scene": "my-')
@@ -183,21 +186,22 @@ def test_damaged_files_are_passed_over(tmp_path: Path) -> None:
     assert not any(name.startswith("maps") for name in names)
 
 
-def test_a_scene_name_makes_no_path(tmp_path: Path) -> None:
+def test_a_scene_name_cannot_form_a_path(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "mine", [record("mlp", 0, scene="../../up")])
     assert all(path.resolve().parent == out.resolve() for path in write_study(out))
 
 
-def test_a_scene_that_is_not_the_papers_is_called_so() -> None:
-    def said(bands: int) -> str:
-        return to_markdown(study_document([record("mlp", 0, scene="indian-pines", bands=bands)], {}, lambda key: None))
+def test_differences_from_the_papers_scene_are_named() -> None:
+    def page(bands: int) -> str:
+        run = read_record(record("mlp", 0, scene="indian-pines", bands=bands))
+        return to_markdown(study_document([run], StudyLog(), lambda key: None))
 
-    assert "ours has 200 bands, the paper's has 220" in said(200)
-    assert "ours has 220" not in said(220) and "ours has 2 classes, the paper's has 16" in said(220)
-    assert "resultIP1 reads 99.71" in said(220)  # the paper's contradictions
+    assert "ours has 200 bands, the paper's has 220" in page(200)
+    assert "ours has 220" not in page(220) and "ours has 2 classes, the paper's has 16" in page(220)
+    assert "resultIP1 reads 99.71" in page(220)  # the paper's contradictions
 
 
-def test_maps_side_by_side_for_any_shape_and_number() -> None:
+def test_maps_of_any_shape_and_number_fit_side_by_side() -> None:
     legend = Legend.of([1, 2], ["$x_{$", "b"])
     for shape, count in (((60, 20), 8), ((20, 60), 5), ((1, 1), 1), ((3000, 30), 2)):
         raster = np.ones(shape, np.int16)
@@ -217,8 +221,8 @@ def test_convergence_of_short_long_and_unmeasured_trainings() -> None:
     assert min(size(convergence_picture({}))) > 100
 
 
-def test_few_labels_have_a_learning_curve_and_no_words_of_the_paper() -> None:
-    """All methods in one table of classes, a curve for each way to draw, and what recipe best has looked at."""
+def test_few_labels_have_a_learning_curve_and_no_comparison_with_the_paper() -> None:
+    """All methods in one table of classes, a curve for each split, and a note on the pixels that recipe best uses."""
     runs = [
         record(method, seed, oa, recipe=recipe, scene="indian-pines", labels_per_class=n, split=split, block=block)
         for split, block in (("random", None), ("blocks", 16))
@@ -226,15 +230,16 @@ def test_few_labels_have_a_learning_curve_and_no_words_of_the_paper() -> None:
         for method, recipe in (("rbf-svm-window", "tuned"), ("convcapsnet", "best"))
         for seed in (0, 1)
     ]
-    blocks = study_document(runs, {"title": "few"}, lambda key: None)
+    blocks = study_document([read_record(run) for run in runs], StudyLog("few"), lambda key: None)
     tables = [block for block in blocks if isinstance(block, Table)]
     assert [t.title for t in tables if t.title.startswith("Learning curve")] != []
-    of_classes = [table for table in tables if table.title.startswith("Each class")]
-    assert len(of_classes) == 4 and not any("paper" in table.title for table in of_classes)
-    assert all(any("window" in cell for cell in table.head) for table in of_classes)
+    class_tables = [table for table in tables if table.title.startswith("Accuracy per class")]
+    assert len(class_tables) == 4 and not any("paper" in table.title for table in class_tables)
+    assert all(any("window" in cell for cell in table.head) for table in class_tables)
     texts = [block.text for block in blocks if isinstance(block, Text)]
-    looked = [text for text in texts if "learned from unlabelled pixels" in text]
-    assert len(looked) == 2 and all("1D-ConvCapsNet" in text and "Blocks of 16" in text for text in looked)
-    assert any("The paper has no results for these numbers of labels" in text for text in texts)
+    self_trained = [text for text in texts if "learned from unlabelled pixels" in text]
+    assert len(self_trained) == 2
+    assert all("1D-ConvCapsNet" in text and "Blocks of 16" in text for text in self_trained)
+    assert any("The paper has no results for these label budgets" in text for text in texts)
     [curve] = [block for block in blocks if isinstance(block, Picture) and block.file.startswith("learning-")]
     assert min(imread(io.BytesIO(curve.png)).shape[:2]) > 300

@@ -1,7 +1,8 @@
-"""The paper's figures: complete, as the paper prints them, and consistent where the paper is."""
+"""The paper's figures: complete, as printed, and consistent where the paper is."""
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from statistics import fmean
 
 import pytest
@@ -62,7 +63,7 @@ def test_the_two_capsule_networks(
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_only_c_cnn_goes_without_a_time(scene: str) -> None:
+def test_only_c_cnn_has_no_time(scene: str) -> None:
     timed = {r.method for r in paper_results(scene) if r.seconds is not None}
     assert timed == set(METHODS) - {"c-cnn"}
     assert {r.method for r in paper_results(scene) if r.parameters is not None} == {"capsnet", "convcapsnet"}
@@ -91,10 +92,10 @@ def test_times_of_experiment_1(scene: str, experiment_1: list[int]) -> None:
 def test_scenes_and_their_classes(
     scene: str, title: str, bands: int, first: tuple[int, str], last: tuple[int, str]
 ) -> None:
-    found = paper_scene(scene)
-    assert found is not None
-    assert (found.title, found.bands, found.classes[0], found.classes[-1]) == (title, bands, first, last)
-    assert [number for number, _ in found.classes] == list(range(1, last[0] + 1))
+    paper = paper_scene(scene)
+    assert paper is not None
+    assert (paper.title, paper.bands, paper.classes[0], paper.classes[-1]) == (title, bands, first, last)
+    assert [number for number, _ in paper.classes] == list(range(1, last[0] + 1))
     for result in paper_results(scene):
         if result.train_share == 0.20:
             assert result.per_class is not None
@@ -112,7 +113,7 @@ def test_the_average_accuracy_is_the_mean_of_the_classes() -> None:
     assert off == AA_IS_NOT_THE_MEAN
 
 
-def test_class_11_of_indian_pines_is_the_first_tables_and_noted() -> None:
+def test_class_11_of_indian_pines_is_taken_from_the_first_table_and_noted() -> None:
     result, scene = paper_result("indian-pines", "convcapsnet", 0.20), paper_scene("indian-pines")
     assert result is not None
     assert result.per_class is not None
@@ -126,7 +127,7 @@ def test_class_11_of_indian_pines_is_the_first_tables_and_noted() -> None:
     assert any("98.85" in note and "98.72" in note for note in scene.notes)
 
 
-def test_kappa_stays_below_the_overall_accuracy_but_for_one_misprint() -> None:
+def test_kappa_is_below_the_overall_accuracy_except_for_one_misprint() -> None:
     above = {(s, r.method) for s in SCENES for r in paper_results(s) if r.kappa is not None and r.kappa > r.oa}
     assert above == KAPPA_ABOVE_OA
     salinas = paper_scene("salinas")
@@ -169,7 +170,7 @@ def test_unknown_scenes(scene: str) -> None:
     assert paper_result(scene, "convcapsnet", 0.20) is None
 
 
-def test_what_the_paper_does_not_give_is_none() -> None:
+def test_figures_that_the_paper_does_not_give_are_none() -> None:
     assert paper_result("salinas", "capsnet", 0.10) is None
     assert paper_result("salinas", "convcapsnet", 0.15) is None
     assert paper_result("salinas", "no-such-method", 0.20) is None
@@ -177,15 +178,15 @@ def test_what_the_paper_does_not_give_is_none() -> None:
 
 def test_a_computed_share_finds_its_figure() -> None:
     assert 1 - 0.9 != 0.1
-    found = paper_result("salinas", "convcapsnet", 1 - 0.9)
-    assert found is not None
-    assert (found.oa, found.tables) == (99.56, ("smallS",))
+    result = paper_result("salinas", "convcapsnet", 1 - 0.9)
+    assert result is not None
+    assert (result.oa, result.tables) == (99.56, ("smallS",))
 
 
-def test_the_source_is_told_and_cannot_be_changed() -> None:
+def test_the_source_is_named_and_cannot_be_changed() -> None:
     source = paper_source()
-    assert source["title"] == "1D-Convolutional Capsule Network for Hyperspectral Image Classification"
-    assert (source["authors"][0], source["authors"][-1], len(source["authors"])) == ("Haitao Zhang", "Wei Yao", 8)
-    assert (source["repeats"], source["train_share"]) == (20, 0.20)
-    source["authors"].clear()
-    assert len(paper_source()["authors"]) == 8
+    assert source.title == "1D-Convolutional Capsule Network for Hyperspectral Image Classification"
+    assert (source.authors[0], source.authors[-1], len(source.authors)) == ("Haitao Zhang", "Wei Yao", 8)
+    assert (source.repeats, source.train_share) == (20, 0.20)
+    with pytest.raises(FrozenInstanceError):
+        source.repeats = 1  # type: ignore[misc]

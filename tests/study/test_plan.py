@@ -1,16 +1,20 @@
+"""What a study consists of, from TOML files and the built-in ones."""
+
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from hypercaps.errors import CatalogError, ModelError, StudyError
-from hypercaps.study.plan import builtin_studies, open_study
+from hypercaps.study.study_file import builtin_studies, open_study
 
+ROOT = Path(__file__).parents[2]
 STUDY = """
 title = "Two methods"
-scenes = ["indian-pines", { name = "mine", cube = "cube.npy", labels = "$THERE/labels.npy" }]
+scenes = ["indian-pines", { name = "mine", cube = "cube.npy", labels = "$FOLDER/labels.npy" }]
 train_shares = [0.2, 0.1]
 repeats = 3
 [methods.rbf-svm]
@@ -59,7 +63,7 @@ def test_the_builtin_studies_are_those_of_the_paper() -> None:
 
 
 def test_a_study_from_a_file(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THERE", str(written.parent / "elsewhere"))
+    monkeypatch.setenv("FOLDER", str(written.parent / "elsewhere"))
     study = open_study(str(written))
     assert (study.name, study.title) == ("two", "Two methods")
     mine = study.scenes[1]
@@ -75,6 +79,26 @@ def test_a_study_from_a_file(written: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len({s.key for s in settings}) == len(settings)
 
 
+def test_each_tile_of_a_scene_is_relative_to_the_studys_file(tmp_path: Path) -> None:
+    def cube(spec: str) -> str:
+        text = f'scenes = [{{ name = "mine", cube = "{spec}", labels = "labels.tif" }}]\n[methods.mlp]\n'
+        (tmp_path / "tiles.toml").write_text(text)
+        return open_study(str(tmp_path / "tiles.toml")).scenes[0].cube
+
+    (tmp_path / "a.tif").touch()
+    assert cube("a.tif, b/b.tif") == f"{tmp_path}/a.tif,{tmp_path}/b/b.tif"
+    assert cube("t*.tif,a.tif") == f"{tmp_path}/t*.tif,{tmp_path}/a.tif"
+    assert cube("@tiles.txt") == f"@{tmp_path}/tiles.txt"
+    assert cube("c,d.mat:key") == f"{tmp_path}/c,d.mat:key"  # the first part is no file: the comma is in the name
+    (tmp_path / "a.tif,x.tif").touch()
+    assert cube("a.tif,x.tif") == f"{tmp_path}/a.tif,x.tif"
+
+
+def test_paths_of_a_study_do_not_depend_on_the_working_folder(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(written.parent)
+    assert open_study(written.name).scenes[1].cube == str(written.parent / "cube.npy")
+
+
 def test_labels_of_a_study_may_be_polygons(written: Path) -> None:
     assert open_study(str(written)).scenes[1].class_field is None
     written.write_text(STUDY.replace('name = "mine"', 'name = "mine", class_field = "kind"'))
@@ -84,12 +108,19 @@ def test_labels_of_a_study_may_be_polygons(written: Path) -> None:
         open_study(str(written))
 
 
-def test_a_setting_that_changes_the_result_changes_the_key(written: Path) -> None:
+def test_a_change_of_the_setting_changes_the_key(written: Path) -> None:
     first = open_study(str(written)).settings()
     written.write_text(STUDY.replace("epochs = 4", "epochs = 5"))
     second = open_study(str(written)).settings()
     same = {s.key for s in first} & {s.key for s in second}
     assert same == {s.key for s in first if s.method.name == "rbf-svm"}
+
+
+def test_keys_are_those_of_the_published_results() -> None:
+    """A changed key means that existing studies are run again: their runs are not found any more."""
+    settings = open_study(str(ROOT / "benchmarks" / "studies" / "indian-pines.toml")).settings()
+    published = {run["key"] for run in json.loads((ROOT / "docs" / "results" / "results.json").read_text())}
+    assert {setting.key for setting in settings if setting.seed == 0} <= published
 
 
 def test_a_part_of_a_study(written: Path) -> None:
@@ -102,22 +133,22 @@ def test_a_part_of_a_study(written: Path) -> None:
     assert study.only().settings() == study.settings()
 
 
-def test_unknown_names_list_the_known_ones(written: Path) -> None:
+def test_messages_on_unknown_names_list_the_valid_ones(written: Path) -> None:
     study = open_study(str(written))
     with pytest.raises(ModelError, match=r"no method 'svm': known are convcapsnet, rbf-svm"):
         study.only(methods=["svm"])
-    with pytest.raises(CatalogError, match=r"no scene 'pavia' in the study: known are .*mine.*pavia-university"):
+    with pytest.raises(CatalogError, match=r"no scene 'pavia' in the study: give one of .*mine.*pavia-university"):
         study.only(scenes=["pavia"])
     with pytest.raises(StudyError, match=r"no study 'quik'.*paper-small.*did you mean quick\?"):
         open_study("quik")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("epochs = 4", "epochs = 0", r"methods.mlp.epochs is 0"),
-        ("epochs = 4", "epoch = 4", r"'epoch' that is not known: known are batch_size, epochs"),
-        ("repeats = 3", 'repeats = "3"', r"repeats is '3': a whole number"),
+        ("epochs = 4", "epoch = 4", r"unknown key 'epoch': use one of batch_size, epochs"),
+        ("repeats = 3", 'repeats = "3"', r"repeats is '3': give a whole number"),
         ("[0.2, 0.1]", "[20]", r"20 is not a share"),
         ("[0.2, 0.1]", "[]", r"train_shares is empty"),
         ("[methods.mlp]", "[methods.mpl]", r"no method 'mpl'.*did you mean mlp"),
@@ -127,34 +158,31 @@ def test_unknown_names_list_the_known_ones(written: Path) -> None:
         ('name = "mine"', 'name = "salinas"', r"salinas is the name of a public scene"),
         ('name = "mine"', f'name = "{"m" * 61}"', r"up to 60 letters"),
         ('["indian-pines", ', '["indian-pines", "indian-pines", ', r"two scenes named 'indian-pines'"),
-        ("hidden = [8]", "hidden = [1979-05-27]", r"structure holds what no method takes"),
+        ("hidden = [8]", "hidden = [1979-05-27]", r"structure has an unsupported value"),
         ("[0.2, 0.1]", "[0.0]", r"a share of 0"),
-        ("[methods.rbf-svm]", "[methods.rbf-svm]\nepochs = 3", r"solved at once and has no epochs"),
+        ("[methods.rbf-svm]", "[methods.rbf-svm]\nepochs = 3", r"not trained in epochs and has no epochs"),
         ('"indian-pines"', '"indian pines"', r"no scene 'indian pines'"),
         ("title =", "title", r"can't be read as a study"),
     ],
 )
-def test_a_bad_file_says_what_is_wrong(written: Path, old: str, new: str, said: str) -> None:
+def test_a_bad_file_is_refused_with_the_reason(written: Path, old: str, new: str, message: str) -> None:
     assert old in STUDY
     written.write_text(STUDY.replace(old, new, 1))
-    with pytest.raises((StudyError, ModelError, CatalogError), match=said):
+    with pytest.raises((StudyError, ModelError, CatalogError), match=message):
         open_study(str(written))
 
 
 def test_a_study_without_methods_or_scenes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('scenes = ["indian-pines"]\n[methods]\n')
-    with pytest.raises(StudyError, match="names no method"):
+    with pytest.raises(StudyError, match="has no method"):
         open_study(str(tmp_path / "s.toml"))
     (tmp_path / "s.toml").write_text("scenes = []\n[methods.mlp]\n")
-    with pytest.raises(StudyError, match="names no scene"):
+    with pytest.raises(StudyError, match="has no scene"):
         open_study(str(tmp_path / "s.toml"))
-
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "studies").glob("*.toml")), ids=lambda path: path.stem)
-def test_the_studies_of_our_own_results_can_be_read(path: Path) -> None:
+def test_the_studies_of_the_published_results_can_be_read(path: Path) -> None:
     assert open_study(str(path)).settings()
 
 
@@ -165,7 +193,7 @@ def test_the_study_shown_in_the_docs_can_be_read(tmp_path: Path) -> None:
     assert len(settings) == 2 * 2 * 5 + 2 * 1 * 1
 
 
-def test_few_labels_is_drawn_both_ways_with_one_guard_for_all() -> None:
+def test_few_labels_uses_both_splits_with_one_guard_for_all_methods() -> None:
     settings = open_study("few-labels").settings()
     assert {setting.per_class for setting in settings} == {5, 10, 20, 50}
     assert {(s.split, s.block, s.guard) for s in settings} == {("random", None, None), ("blocks", 16, 4)}
@@ -180,16 +208,16 @@ def test_few_labels_is_drawn_both_ways_with_one_guard_for_all() -> None:
 @pytest.mark.parametrize(
     ("line", "match"),
     [
-        ('splits = ["rows"]', "'random', 'blocks' or both are expected"),
+        ('splits = ["rows"]', "give 'random', 'blocks' or both"),
         ("splits = []", "'random', 'blocks' or both"),
         ("block = 0", "block is 0"),
         ("guard = 1.5", "guard is 1.5"),
         ("per_class = [0]", "per_class is 0"),
         ("per_class = 5", "per_class must be a list"),
-        ("per_class = [5]\ntrain_shares = [0.1, 0.2]", "per_class takes the place of the shares"),
+        ("per_class = [5]\ntrain_shares = [0.1, 0.2]", "per_class replaces the train shares"),
     ],
 )
-def test_settings_of_the_split_that_mean_nothing(tmp_path: Path, line: str, match: str) -> None:
+def test_invalid_settings_of_the_split_are_refused(tmp_path: Path, line: str, match: str) -> None:
     (tmp_path / "s.toml").write_text(f'scenes = ["indian-pines"]\n{line}\n[methods.mlp]\n')
     with pytest.raises(StudyError, match=match):
         open_study(str(tmp_path / "s.toml"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,6 +22,7 @@ from rich.progress import (
 
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.study.plan import Setting
+    from hypercaps.study.records import Record
     from hypercaps.study.study import StudyStart
     from hypercaps.training.loop import Progress as TrainingProgress
 
@@ -160,26 +161,29 @@ class StudyProgress:
         self._console.print(f"{start.planned} runs{before}{again}")
         self._progress.start()  # after the downloads, which have their own bars
 
-    def run_done(self, record: Mapping[str, Any]) -> None:
-        if not record.get("cut_short"):
+    def run_done(self, record: Record) -> None:
+
+        if not record.cut_short:
             self._done += 1
         self._console.print(
             f"{self._done}/{self._planned} {escape(_run_name(record))}: {_outcome(record)}", soft_wrap=True
         )
 
 
-def _run_name(record: Mapping[str, Any]) -> str:
-    number, block = record.get("labels_per_class"), record.get("block")
-    amount = f"{100 * record['train_share']:g} %" if number is None else f"{number} per class"
-    split = f"{record.get('split') or 'random'} split" if block is None else f"blocks of {block}"
-    return f"{record['scene']}, {record['method']}, {amount} by {split}, seed {record['seed']}"
+def _run_name(record: Record) -> str:
+    number, block = record.labels_per_class, record.block
+    amount = f"{100 * record.train_share:g} %" if number is None else f"{number} per class"
+    split = f"{record.split} split" if block is None else f"blocks of {block}"
+    return f"{record.scene}, {record.method}, {amount} by {split}, seed {record.seed}"
 
 
-def _outcome(record: Mapping[str, Any]) -> str:
-    if record["error"] is not None:
-        return f"[red]failed[/]: {escape(record['error'])}"
-    leakage = "" if record.get("leakage") is None else f", leakage {100 * record['leakage']:.1f} %"
-    text = f"OA {record['oa']:.2f} %{leakage}, trained in {record['train_seconds']:.1f} s"
-    if record["cut_short"]:
-        text += f", stopped by the time budget after {record['epochs']} epochs"
+def _outcome(record: Record) -> str:
+    from hypercaps.study.records import FailedRun
+
+    if isinstance(record, FailedRun):
+        return f"[red]failed[/]: {escape(record.error)}"
+    leakage = "" if record.leakage is None else f", leakage {100 * record.leakage:.1f} %"
+    text = f"OA {record.oa:.2f} %{leakage}, trained in {record.train_seconds:.1f} s"
+    if record.cut_short:
+        text += f", stopped by the time budget after {record.epochs} epochs"
     return text

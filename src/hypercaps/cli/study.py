@@ -53,8 +53,8 @@ def study(
     could be opened.
     """
     from hypercaps.cli import progress, tables
-    from hypercaps.study.plan import open_study
-    from hypercaps.study.study import run_study
+    from hypercaps.study.study import StudyCallbacks, run_study
+    from hypercaps.study.study_file import open_study
 
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
@@ -70,10 +70,7 @@ def study(
                 cluster=pool,
                 budget_minutes=budget,
                 command=command_line(),
-                download_progress=progress.download_bar(console),
-                on_start=shown.started,
-                on_done=shown.run_done,
-                on_progress=shown.training,
+                callbacks=StudyCallbacks(progress.download_bar(console), shown.started, shown.run_done, shown.training),
             )
     except KeyboardInterrupt:
         console.print(f"Stopped: finished runs are in {plain(out)}; the same command continues with the rest.")

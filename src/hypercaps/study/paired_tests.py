@@ -1,4 +1,4 @@
-"""Is one method better than another? Tests on runs that share a split."""
+"""Paired significance tests between methods, on runs that share a split."""
 
 from __future__ import annotations
 
@@ -10,57 +10,67 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
+from hypercaps.study.document import Table
+from hypercaps.study.folder import Classified
+from hypercaps.study.groups import Column, Groups, scene_title
 from hypercaps.study.label_budget import LabelBudget
-from hypercaps.study.records import Classified
-from hypercaps.study.tables import MISSING, Column, Groups, Table, scene_title
+from hypercaps.study.tables import MISSING
 
-FEWEST_SEEDS = 6  # with five, even five wins of five have p = 0.06
+MIN_SEEDS = 6  # with five, even five wins of five have p = 0.06
 
+Load = Callable[[str], Classified | None]  # reads the classified pixels of a run by its key
 
-Load = Callable[[str], Classified | None]  # by the key of a run
+_CAPTION = (
+    "Both tests compare A and B on the same splits; a small p means that such a difference would be rare between "
+    "equally accurate methods. Wilcoxon's signed-rank test uses the OA of the common seeds (at least 6). McNemar's "
+    "exact test uses the test pixels of one split, that of the lowest common seed, and says nothing about other "
+    "splits. Take both p values as lower bounds: all splits are drawn from the same labelled pixels, and neighbouring "
+    "pixels are similar, so neither seeds nor pixels are as independent as the tests assume. The p values are not "
+    "corrected for multiple comparisons: of twenty pairs of equally accurate methods, one has p < 0.05 by chance."
+)
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Two methods on the same splits; a p value is None where there is too little to test."""
+class PairedTest:
+    """Two methods on the same splits; a p value is None where there are too few data."""
 
     scene: str
-    amount: LabelBudget
+    budget: LabelBudget
     a: str
     b: str
-    seeds: tuple[int, ...]  # those that both have
-    median_difference: float  # OA of a less OA of b, percentage points
+    seeds: tuple[int, ...]  # seeds of both
+    median_difference: float  # OA of a minus OA of b, percentage points
     wilcoxon_p: float | None
-    only_a: int | None  # test pixels of the lowest common seed that only a has right
+    only_a: int | None  # test pixels of the lowest common seed that only a classifies correctly
     only_b: int | None
     mcnemar_p: float | None
 
 
-def paired_tests(groups: Groups, load: Load) -> list[Paired]:
-    """Every pair of columns of every (scene, amount) that have a seed in common."""
+def paired_tests(groups: Groups, load: Load) -> list[PairedTest]:
+    """Compare every two columns of a scene and label budget that have a seed in common."""
     return [
         result
-        for (scene, amount), columns in groups.items()
+        for (scene, budget), columns in groups.items()
         for a, b in combinations(columns, 2)
-        if (result := _compare(scene, amount, a, b, load)) is not None
+        if (result := _compare(scene, budget, a, b, load)) is not None
     ]
 
 
-def _compare(scene: str, amount: LabelBudget, a: Column, b: Column, load: Load) -> Paired | None:
-    of_a, of_b = ({record["seed"]: record for record in column.records} for column in (a, b))
-    seeds = tuple(sorted(of_a.keys() & of_b.keys()))
+def _compare(scene: str, budget: LabelBudget, a: Column, b: Column, load: Load) -> PairedTest | None:
+    runs_a, runs_b = ({run.seed: run for run in column.records} for column in (a, b))
+    seeds = tuple(sorted(runs_a.keys() & runs_b.keys()))
     if not seeds:
         return None
-    differences = [of_a[seed]["oa"] - of_b[seed]["oa"] for seed in seeds]
-    only_a, only_b = _discordant(load(of_a[seeds[0]]["key"]), load(of_b[seeds[0]]["key"]))
-    return Paired(
+    differences = [runs_a[seed].oa - runs_b[seed].oa for seed in seeds]
+    only_a, only_b = _discordant(load(runs_a[seeds[0]].key), load(runs_b[seeds[0]].key))
+    return PairedTest(
         scene=scene,
-        amount=amount,
+        budget=budget,
         a=a.label,
         b=b.label,
         seeds=seeds,
         median_difference=median(differences),
-        wilcoxon_p=wilcoxon_p(differences) if len(seeds) >= FEWEST_SEEDS else None,
+        wilcoxon_p=wilcoxon_p(differences) if len(seeds) >= MIN_SEEDS else None,
         only_a=only_a,
         only_b=only_b,
         mcnemar_p=None if only_a is None or only_b is None else mcnemar_p(only_a, only_b),
@@ -68,27 +78,27 @@ def _compare(scene: str, amount: LabelBudget, a: Column, b: Column, load: Load) 
 
 
 def wilcoxon_p(differences: Sequence[float]) -> float:
-    """Wilcoxon's signed-rank test, two-sided; exact as long as scipy knows how."""
-    # Rounding makes equal what differs in the last bit only; seeds without a difference tell nothing either way.
-    apart = [d for d in np.round(differences, 9).tolist() if d != 0]
-    return float(stats.wilcoxon(apart).pvalue) if apart else 1.0
+    """Two-sided Wilcoxon signed-rank test; exact where scipy computes it exactly."""
+    # Rounding removes differences in the last bit; seeds without a difference carry no information.
+    nonzero = [d for d in np.round(differences, 9).tolist() if d != 0]
+    return float(stats.wilcoxon(nonzero).pvalue) if nonzero else 1.0
 
 
 def mcnemar_p(only_a: int, only_b: int) -> float:
-    """McNemar's test, exact: were the pixels that only one has right shared out by a fair coin?"""
+    """Exact McNemar test, on the numbers of pixels that only one of two methods classifies correctly."""
     return float(stats.binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def _discordant(a: Classified | None, b: Classified | None) -> tuple[int | None, int | None]:
-    """How many test pixels only a has right, and only b; unknown unless both had the same test pixels."""
+    """Numbers of test pixels that only a, and only b, classifies correctly; None if the test pixels differ."""
     if a is None or b is None or not np.array_equal(a.test, b.test) or not np.array_equal(a.truth, b.truth):
         return None, None
-    right_a, right_b = (run.classes.ravel()[run.test] == run.truth for run in (a, b))
-    return int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    correct_a, correct_b = (run.classes.ravel()[run.test] == run.truth for run in (a, b))
+    return int((correct_a & ~correct_b).sum()), int((correct_b & ~correct_a).sum())
 
 
-def paired_table(results: Sequence[Paired]) -> Table | None:
-    """The tests of one scene and share, and in its caption what they say."""
+def paired_table(results: Sequence[PairedTest]) -> Table | None:
+    """The tests of one scene and label budget, with an explanation in the caption."""
     if not results:
         return None
     first = results[0]
@@ -105,19 +115,9 @@ def paired_table(results: Sequence[Paired]) -> Table | None:
         ]
         for result in results
     ]
-    head = ["A", "B", "Seeds", "OA of A less B (median)", "Wilcoxon p"]
-    head += ["Pixels only A has right", "Pixels only B has right", "McNemar p"]
-    caption = (
-        "Both tests compare A and B on the same splits; a small p says that a difference like this would be rare "
-        "between methods that are equally good. Wilcoxon's signed-rank test is on the OA of the seeds that both have "
-        "(at least 6). McNemar's exact test is on the test pixels of one split, that of the lowest common seed: it "
-        "tells nothing of other splits. Read both as a lower bound: the splits are drawn again and again from the same "
-        "labelled pixels, and neighbouring pixels are alike, so neither seeds nor pixels are as independent as the "
-        "tests take them to be. The p values are not corrected for many comparisons: of twenty pairs of equal "
-        "methods, one has p < 0.05 by chance."
-    )
-    place = f"{scene_title(first.scene)}, {first.amount.text}"
-    return Table(f"Paired tests: {place}", head, rows, caption)
+    head = ["A", "B", "Seeds", "OA of A minus B (median)", "Wilcoxon p"]
+    head += ["Pixels only A has correct", "Pixels only B has correct", "McNemar p"]
+    return Table(f"Paired tests: {scene_title(first.scene)}, {first.budget.text}", head, rows, _CAPTION)
 
 
 def _p_text(p: float | None) -> str:

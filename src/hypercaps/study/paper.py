@@ -1,10 +1,9 @@
-"""The paper's results tables (paper.toml), to set ours beside."""
+"""The paper's result tables (paper.toml), for comparison with ours."""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -13,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PaperResult:
-    """What the paper gives for one method at one share of labels; accuracies in percent, None where it is silent."""
+    """The paper's figures for one method and share of labels; accuracies in percent, None where not given."""
 
     method: str
     train_share: float
@@ -28,25 +27,50 @@ class PaperResult:
 
 @dataclass(frozen=True)
 class PaperScene:
-    """A scene as the paper had it; its bands may differ from those of our scene of that name."""
+    """A scene as used in the paper; our scene of the same name may have other bands."""
 
     title: str
     bands: int
     classes: tuple[tuple[int, str], ...]
     notes: tuple[str, ...]
+    our_scenes: tuple[str, ...]
+    results: tuple[PaperResult, ...]  # the small training sets last
+
+
+@dataclass(frozen=True)
+class PaperSource:
+    """The paper and its protocol."""
+
+    title: str
+    authors: tuple[str, ...]
+    hardware: str
+    protocol: str
+    repeats: int
+    train_share: float
+    validation_share: float
 
 
 @cache
-def _document() -> dict[str, Any]:
-    return tomllib.loads((files("hypercaps.study") / "paper.toml").read_text(encoding="utf-8"))
+def _document() -> tuple[PaperSource, tuple[PaperScene, ...]]:
+    document = tomllib.loads((files("hypercaps.study") / "paper.toml").read_text(encoding="utf-8"))
+    source = PaperSource(**document["source"] | {"authors": tuple(document["source"]["authors"])})
+    return source, tuple(_scene(table, source.train_share) for table in document["scenes"].values())
 
 
-def _entry(scene: str) -> dict[str, Any] | None:
-    entries: dict[str, dict[str, Any]] = _document()["scenes"]
-    return next((entry for entry in entries.values() if scene in entry["our_scenes"]), None)
+def _scene(table: dict[str, Any], train_share: float) -> PaperScene:
+    main = [_result(row, method, train_share) for method, row in table["results"].items()]
+    small = [_result(row, row["method"], row["train_share"]) for row in table["small"]]
+    return PaperScene(
+        title=table["title"],
+        bands=table["bands"],
+        classes=tuple((number, name) for number, name in table["classes"]),
+        notes=tuple(table["notes"]),
+        our_scenes=tuple(table["our_scenes"]),
+        results=(*main, *small),
+    )
 
 
-def _result(method: str, train_share: float, row: dict[str, Any]) -> PaperResult:
+def _result(row: dict[str, Any], method: str, train_share: float) -> PaperResult:
     return PaperResult(
         method=method,
         train_share=train_share,
@@ -60,31 +84,22 @@ def _result(method: str, train_share: float, row: dict[str, Any]) -> PaperResult
     )
 
 
-@cache
-def paper_results(scene: str) -> tuple[PaperResult, ...]:
-    """Every result for one of our scenes, the small training sets last; empty if the paper has not that scene."""
-    entry = _entry(scene)
-    if entry is None:
-        return ()
-    share = _document()["source"]["train_share"]
-    main = [_result(method, share, row) for method, row in entry["results"].items()]
-    return (*main, *(_result(row["method"], row["train_share"], row) for row in entry["small"]))
-
-
-def paper_result(scene: str, method: str, train_share: float) -> PaperResult | None:
-    # Shares are computed as often as typed: 1 - 0.9 is to find the figure for 0.1.
-    found = (r for r in paper_results(scene) if r.method == method and math.isclose(r.train_share, train_share))
-    return next(found, None)
+def paper_source() -> PaperSource:
+    return _document()[0]
 
 
 def paper_scene(scene: str) -> PaperScene | None:
-    entry = _entry(scene)
-    if entry is None:
-        return None
-    classes = tuple((number, name) for number, name in entry["classes"])
-    return PaperScene(entry["title"], entry["bands"], classes, tuple(entry["notes"]))
+    """The paper's scene for one of our scenes; None if the paper does not use it."""
+    return next((each for each in _document()[1] if scene in each.our_scenes), None)
 
 
-def paper_source() -> dict[str, Any]:
-    """Title, authors, hardware and protocol: a copy, so that a caller cannot change the cached document."""
-    return deepcopy(_document()["source"])
+def paper_results(scene: str) -> tuple[PaperResult, ...]:
+    """Every result for one of our scenes, the small training sets last; empty if the paper does not use it."""
+    paper = paper_scene(scene)
+    return () if paper is None else paper.results
+
+
+def paper_result(scene: str, method: str, train_share: float) -> PaperResult | None:
+    # isclose, because shares may be computed: 1 - 0.9 must find the figure for 0.1.
+    matches = (r for r in paper_results(scene) if r.method == method and math.isclose(r.train_share, train_share))
+    return next(matches, None)

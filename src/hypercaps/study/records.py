@@ -1,134 +1,140 @@
-"""What a study's folder holds: a record (JSON) and the classified pixels (.npz) of each run, and its story."""
+"""What a study keeps about each run: one JSON object, read into a typed record."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-import numpy as np
-import numpy.typing as npt
+from hypercaps.inference.metrics import ClassScore
 
-from hypercaps.io.writers.atomic import write_json, write_npz
-
-Record = dict[str, Any]
-
-# What every record has; figures are None in one that failed.
-FIGURES = ("oa", "aa", "kappa", "per_class", "parameters", "train_seconds", "epochs", "error")
+T = TypeVar("T")
 
 
-class Classified(NamedTuple):
-    """The labelled pixels of a scene as a run classified them."""
+@dataclass(frozen=True)
+class RecipeChanges:
+    """What a run changes in its method's recipe; None or empty: nothing."""
 
-    classes: npt.NDArray[np.integer[Any]]  # (rows, columns): predicted labels of all labelled pixels, 0 elsewhere
-    labels: npt.NDArray[np.integer[Any]]  # (rows, columns): the ground truth
-    test: npt.NDArray[np.integer[Any]]  # flat indices of the test pixels
-    truth: npt.NDArray[np.integer[Any]]  # their labels
+    epochs: int | None = None
+    batch_size: int | None = None
+    structure: Mapping[str, Any] = field(default_factory=dict)
 
 
-class StudyFolder:
-    """The files of a study; what is damaged counts as not there."""
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run's setting and environment, before it starts.
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    The field names are the keys of the JSON file. Fields with a default may be missing there: older versions did not
+    write them.
+    """
 
-    def records(self) -> list[Record]:
-        """All runs that left a sound record, by name; each knows its own as ``key``."""
-        paths = sorted((self.out / "runs").glob("*.json"))
-        return [record | {"key": path.stem} for path in paths if (record := _read_record(path)) is not None]
+    scene: str
+    method: str
+    recipe: str
+    train_share: float
+    seed: int
+    split: str = "random"
+    block: int | None = None
+    guard: int | None = None
+    labels_per_class: int | None = None
+    recipe_epochs: int | None = None  # None: the recipe has no fixed number of epochs
+    changed: RecipeChanges = field(default_factory=RecipeChanges)
+    val_share: float | None = None
+    machine: str | None = None
+    threads: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    data: str | None = None  # fingerprint of scene and labels; None: they could not be opened
+    cut_short: bool = False  # stopped by the time budget
+    key: str = ""  # name of the run's files, not written into them
 
-    def record(self, key: str) -> Record | None:
-        return _read_record(self.out / "runs" / f"{key}.json")
+    def failed(self, error: str, *, cut_short: bool = False) -> FailedRun:
+        return FailedRun(**(vars(self) | {"error": error, "cut_short": cut_short}))
 
-    def keep(self, key: str, record: Record, classified: Classified | None = None) -> None:
-        """Write a run's files; the record last, because it says that the run is done."""
-        if classified is not None:
-            write_npz(self.out / "runs" / f"{key}.npz", **classified._asdict())
-        write_json(self.out / "runs" / f"{key}.json", record)
 
-    def classified(self, key: str) -> Classified | None:
-        path = self.out / "runs" / f"{key}.npz"
+@dataclass(frozen=True, kw_only=True)
+class FinishedRun(RunRecord):
+    """A run with a result; accuracies are in percent."""
+
+    oa: float
+    aa: float
+    kappa: float
+    per_class: tuple[ClassScore, ...]
+    parameters: int
+    train_seconds: float
+    epochs: int
+    best_epoch: int | None = None
+    batch_size: int | None = None
+    n_train: int | None = None
+    n_val: int | None = None
+    n_test: int | None = None
+    leakage: float | None = None
+    bands: int | None = None
+    history: tuple[tuple[float | None, float | None], ...] = ()  # training loss and validation OA of each epoch
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"error": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRun(RunRecord):
+    """A run without a result."""
+
+    error: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Has the keys of a finished run too, with null as their value."""
+        results = {each.name: None for each in fields(FinishedRun)}
+        return results | asdict(self)
+
+
+Record = FinishedRun | FailedRun
+
+
+def read_record(document: Any, key: str = "") -> Record:
+    """The record in a JSON object; raises ValueError if a value is missing or has another type."""
+    if not isinstance(document, dict):
+        raise ValueError(f"{document!r} is not an object")
+    document = document | {"key": key or document.get("key", "")}
+    if document.get("error") is None:
+        return from_json(FinishedRun, document)
+    return from_json(FailedRun, document)
+
+
+def from_json(kind: type[T], value: Any) -> T:
+    """Build a dataclass from a JSON value; unknown keys are ignored, wrong types raise ValueError."""
+    return cast(T, _convert(value, kind))
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # only "or None" is used
+        optional = next(argument for argument in arguments if argument is not NoneType)
+        return None if value is None else _convert(value, optional)
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
+        types = get_type_hints(kind)
+        values = {f.name: _convert(value[f.name], types[f.name]) for f in fields(kind) if _is_given(f, value)}
         try:
-            with (
-                path.open("rb") as file,
-                np.load(file, allow_pickle=False) as arrays,
-            ):  # numpy leaves a damaged one open
-                found = Classified(*(arrays[name] for name in Classified._fields))
-        except Exception:  # a damaged archive can fail in many ways, and all mean the same
-            return None
-        sound = found.classes.ndim == 2 and found.classes.shape == found.labels.shape
-        sound = sound and found.test.ndim == 1 and found.test.shape == found.truth.shape
-        sound = sound and all(array.dtype.kind in "iu" for array in found)
-        sound = sound and (found.test.size == 0 or 0 <= found.test.min() <= found.test.max() < found.classes.size)
-        return found if sound else None
-
-    def about(self) -> dict[str, Any]:
-        """The study's title, commands, planned runs and missing scenes, as its calls have left them."""
-        story = _read_json(self.out / "study.json") or {}
-        kinds = {"title": str, "about": str, "commands": list, "planned": list, "missing": dict}
-        return {key: story[key] for key, kind in kinds.items() if isinstance(story.get(key), kind)}
-
-    def note_call(
-        self, *, title: str, about: str, command: str, planned: list[str], scenes: list[str], missing: dict[str, str]
-    ) -> None:
-        """Add what one call of the study wants to what earlier ones wanted: several can share a folder."""
-        before = self.about()
-        commands = [*before.get("commands", ()), command]
-        still_missing = {name: why for name, why in before.get("missing", {}).items() if name not in scenes}
-        story = {
-            "title": title,
-            "about": about,
-            "commands": list(dict.fromkeys(commands)),
-            "planned": sorted({*before.get("planned", ()), *planned}),
-            "missing": still_missing | missing,
-        }
-        write_json(self.out / "study.json", story)
+            return kind(**values)
+        except TypeError as error:  # a required key is missing
+            raise ValueError(str(error)) from error
+    if origin is tuple and isinstance(value, list):
+        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return tuple(_convert(each, kind) for each, kind in zip(value, kinds, strict=True))
+    if origin is Mapping and isinstance(value, dict):
+        return {name: _convert(each, arguments[1]) for name, each in value.items()}
+    if kind is Any or (_is_number(value, kind) if kind in (int, float) else isinstance(value, origin or kind)):
+        return value
+    raise ValueError(f"{value!r} is not of type {kind}")
 
 
-def succeeded(record: Mapping[str, Any]) -> bool:
-    return record.get("error") is None
+def _is_given(each: Field[Any], document: Mapping[str, Any]) -> bool:
+    """Whether a key is in the document; null stands for the default where there is one."""
+    required = each.default is MISSING and each.default_factory is MISSING
+    return each.name in document and (required or document[each.name] is not None)
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object, or None if it can't be read."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")  # NaN and infinities, which could not be written again
-
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _read_record(path: Path) -> Record | None:
-    record = _read_json(path)
-    return record if record is not None and _is_sound(record) else None
-
-
-def _is_sound(record: Record) -> bool:
-    """Whether all that the pages read is there and of its kind."""
-    sound = all(isinstance(record.get(key), str) for key in ("scene", "method", "recipe"))
-    sound = sound and _is_number(record.get("train_share")) and isinstance(record.get("seed"), int)
-    sound = sound and isinstance(record.get("changed", {}), dict) and isinstance(record.get("split", ""), str)
-    sound = sound and all(isinstance(record.get(key), int | None) for key in ("block", "labels_per_class"))
-    if not sound or not succeeded(record):
-        return sound and isinstance(record["error"], str)
-    sound = all(_is_number(record.get(key)) for key in ("oa", "aa", "kappa", "train_seconds", "epochs", "parameters"))
-    classes, history = record.get("per_class"), record.get("history", [])
-    sound = sound and isinstance(classes, list) and all(_is_class(entry) for entry in classes)
-    return sound and isinstance(history, list) and all(isinstance(h, list) and len(h) == 2 for h in history)
-
-
-def _is_class(entry: Any) -> bool:
-    if not isinstance(entry, dict) or not isinstance(entry.get("label"), int):
-        return False
-    accuracy = entry.get("accuracy")
-    return isinstance(entry.get("name"), str) and (accuracy is None or _is_number(accuracy))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: Any, kind: type) -> bool:
+    accepted = isinstance(value, int) or (kind is float and isinstance(value, float) and math.isfinite(value))
+    return accepted and not isinstance(value, bool)

@@ -1,31 +1,35 @@
-"""A study from its plan to its pages."""
+"""Run a study, from its plan to its pages."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from hypercaps.compute.cluster.pool import Cluster
+from hypercaps.compute.cluster.start import check_installed
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.writers.atomic import explained
 from hypercaps.study.cluster_runs import do_runs_on
+from hypercaps.study.folder import StudyFolder, StudyLog
 from hypercaps.study.pages import write_study
-from hypercaps.study.plan import Study
-from hypercaps.study.records import Record, StudyFolder, succeeded
-from hypercaps.study.runs import OnDone, OnProgress, data_digest, do_runs, finished, open_place
+from hypercaps.study.plan import Setting, Study
+from hypercaps.study.records import FailedRun, Record
+from hypercaps.study.runs import OnDone, OnProgress, OpenedScene, do_runs, is_finished
 
 
 @dataclass(frozen=True)
 class StudyStart:
-    """What there is to do."""
+    """What a study has to do."""
 
     planned: int
     done_before: int
-    failed_before: int  # are tried again
-    missing: dict[str, str]  # scenes that can't be had, and why
+    failed_before: int  # will be tried again
+    missing: dict[str, str]  # scenes that can't be opened, with the reason
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,42 @@ class StudyResult:
     done_before: int
     done_now: int
     failed: int  # of those done now
-    left: int  # of the scenes that can be had
-    missing: dict[str, str]  # scenes that can't, and why
+    left: int  # runs of scenes that can be opened
+    missing: dict[str, str]  # scenes that can't be opened, with the reason
     files: list[Path]
 
     @property
     def succeeded(self) -> int:
-        """Runs that have a result, from this call or an earlier one, of the scenes that could be opened."""
+        """Runs with a result, from this call or an earlier one, of the scenes that could be opened."""
         return self.done_before + self.done_now - self.failed
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The runs of a study that are not done yet."""
+
+    settings: list[Setting]
+    data: dict[str, str]  # fingerprints of scene and labels, by scene name
+    start: StudyStart
+
+    @classmethod
+    def find(cls, study: Study, folder: StudyFolder, progress: ProgressMaker | None) -> _Work:
+        data, missing = _open_scenes(study, progress)
+        planned = study.settings()
+        possible = [setting for setting in planned if setting.scene.name in data]
+        to_do = [setting for setting in possible if not is_finished(folder, setting, data[setting.scene.name])]
+        failed = sum(isinstance(folder.record(setting.key), FailedRun) for setting in to_do)
+        return cls(to_do, data, StudyStart(len(planned), len(possible) - len(to_do), failed, missing))
+
+
+@dataclass(frozen=True)
+class StudyCallbacks:
+    """Functions that are called while a study runs."""
+
+    download: ProgressMaker | None = None  # makes a progress bar for the download of a scene
+    on_start: Callable[[StudyStart], None] = lambda start: None
+    on_done: OnDone = lambda record: None
+    on_progress: OnProgress = lambda setting, progress: None
 
 
 def run_study(
@@ -54,68 +86,70 @@ def run_study(
     cluster: Cluster | None = None,
     budget_minutes: float | None = None,
     command: str = "",
-    download_progress: ProgressMaker | None = None,
-    on_start: Callable[[StudyStart], None] = lambda start: None,
-    on_done: OnDone = lambda record: None,
-    on_progress: OnProgress = lambda setting, progress: None,
+    callbacks: StudyCallbacks = StudyCallbacks(),  # noqa: B008 - it is frozen
 ) -> StudyResult:
-    """Do what is not yet done of a study and write its pages; Ctrl-C writes them with what there is.
+    """Do the runs of a study that are not done yet and write its pages, also after Ctrl-C.
 
-    Runs are done one after another, or by ``workers`` processes, or by the workers of ``cluster``.
+    Runs are done one after another in this process, or by ``workers`` processes on this machine, or by the workers of
+    ``cluster``.
     """
     deadline = None if budget_minutes is None else time.time() + 60 * budget_minutes
+    if workers > 1:
+        check_installed()
     _prepare(out)
     folder = StudyFolder(out)
-    data, missing = _data_of(study, download_progress)
-    settings = study.settings()
-    had = [setting for setting in settings if setting.scene.name not in missing]
-    to_do = [setting for setting in had if finished(folder, setting, data[setting.scene.name]) is None]
-    failed_before = sum(not succeeded(folder.record(setting.key) or {}) for setting in to_do)
-    on_start(StudyStart(len(settings), len(had) - len(to_do), failed_before, missing))
-    folder.note_call(
-        title=study.title,
-        about=study.about,
-        command=command,
-        planned=[setting.key for setting in settings],
-        scenes=[place.name for place in study.scenes],
-        missing=missing,
-    )
-    now: list[Record] = []
+    work = _Work.find(study, folder, callbacks.download)
+    start, to_do = work.start, work.settings
+    callbacks.on_start(start)
+    planned = tuple(setting.key for setting in study.settings())
+    call = StudyLog(study.title, study.about, (command,), planned, start.missing)
+    folder.add_call(call, [scene.name for scene in study.scenes])
+    done: list[Record] = []
 
     def note(record: Record) -> None:
-        now.append(record)
-        on_done(record)
+        done.append(record)
+        callbacks.on_done(record)
 
     try:
-        if cluster is None:
-            do_runs(to_do, folder, workers=workers, deadline=deadline, on_done=note, on_progress=on_progress)
-        else:
-            do_runs_on(cluster, to_do, folder, data=data, deadline=deadline, on_done=note)
-    finally:  # Ctrl-C too: the pages are written with what there is
+        with _local_cluster(workers, len(to_do)) if cluster is None else nullcontext(cluster) as pool:
+            if pool is None:
+                do_runs(to_do, folder, deadline=deadline, on_done=note, on_progress=callbacks.on_progress)
+            else:
+                do_runs_on(pool, to_do, folder, data=work.data, deadline=deadline, on_done=note)
+    finally:  # Ctrl-C included
         files = write_study(out)
-    ended = [record for record in now if not record.get("cut_short")]
-    failed = sum(not succeeded(record) for record in ended)
+    ended = [record for record in done if not record.cut_short]
+    failed = sum(isinstance(record, FailedRun) for record in ended)
     left = len(to_do) - len(ended)
-    return StudyResult(len(settings), len(had) - len(to_do), len(ended), failed, left, missing, files)
+    return StudyResult(start.planned, start.done_before, len(ended), failed, left, start.missing, files)
+
+
+def _local_cluster(workers: int, runs: int) -> AbstractContextManager[Cluster | None]:
+    """Worker processes on this machine; None: this process does the runs."""
+    if workers == 1 or not runs:
+        return nullcontext()
+    # The threads of a run must not depend on how many runs are left: they change times and the last digits.
+    return Cluster(workers=min(workers, runs), threads=max(1, (os.cpu_count() or 1) // workers))
 
 
 def _prepare(out: Path) -> None:
-    """Make the study's folder; refuse one that holds other things."""
+    """Make the study's folder; refuse a folder with other files."""
     with explained(out):
         if out.exists() and not out.is_dir():
-            raise OutputError(f"{out} is a file: give a folder that is new, empty, or a study's")
-        strange = out.is_dir() and any(path.name != "runs" for path in out.iterdir())  # killed early, it has just that
-        if strange and not (out / "study.json").exists():
-            raise OutputError(f"{out} holds other things than a study: give a folder that is new, empty, or a study's")
+            raise OutputError(f"{out} is a file: give a new or empty folder, or that of a study")
+        # A study that was killed early has only the folder of its runs.
+        other_files = out.is_dir() and any(path.name != "runs" for path in out.iterdir())
+        if other_files and not (out / "study.json").exists():
+            raise OutputError(f"{out} holds files that are no study's: give a new or empty folder, or that of a study")
         (out / "runs").mkdir(parents=True, exist_ok=True)
 
 
-def _data_of(study: Study, progress: ProgressMaker | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Fingerprints of the scenes and labels that can be opened, and why the others can't, by the scenes' names."""
+def _open_scenes(study: Study, progress: ProgressMaker | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Fingerprints of the scenes that can be opened, and the errors of the others, by scene name."""
     data, missing = {}, {}
-    for place in study.scenes:
+    for source in study.scenes:
         try:
-            data[place.name] = data_digest(*open_place(place, progress))
+            data[source.name] = OpenedScene.open(source, progress).digest
         except HypercapsError as error:
-            missing[place.name] = str(error)
+            missing[source.name] = str(error)
     return data, missing

@@ -1,0 +1,77 @@
+"""A document of headings, text, tables and pictures, as Markdown and as one self-contained HTML file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypercaps.report import page
+
+
+@dataclass(frozen=True)
+class Heading:
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    file: str
+    title: str
+    png: bytes
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    caption: str = ""
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column has no letters and is to be aligned right."""
+        return not any(letter.isalpha() for row in self.rows for letter in row[column])
+
+
+Block = Heading | Text | Table | Picture
+
+
+def to_markdown(blocks: Sequence[Block]) -> str:
+    return "\n\n".join(_markdown_block(block) for block in blocks) + "\n"
+
+
+def _markdown_block(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"{'#' * block.level} {_escape(block.text)}"
+        case Text():
+            return _escape(block.text)
+        case Picture():
+            return f"**{_escape(block.title)}**\n\n![{_escape(block.title)}]({block.file})"
+        case Table():
+            rules = ["---:" if block.is_numeric(i) else "---" for i in range(len(block.head))]
+            rows = [[_escape(cell) for cell in row] for row in (block.head, *block.rows)]
+            lines = [f"| {' | '.join(row)} |" for row in (rows[0], rules, *rows[1:])]
+            caption = ["", _escape(block.caption)] if block.caption else []
+            return "\n".join([f"**{_escape(block.title)}**", "", *lines, *caption])
+
+
+def _escape(text: str) -> str:
+    """Text without effect on the Markdown around it: it starts or ends no table cell, tag, link or code."""
+    return re.sub(r"([\\|`*\[\]]|<(?=[A-Za-z/!?]))", r"\\\1", " ".join(text.split()))
+
+
+def to_html(blocks: Sequence[Block], title: str) -> str:
+    """One file that opens without a network: pictures and styles are embedded."""
+    return page.render(
+        "study",
+        title=title,
+        blocks=[(type(block).__name__, block) for block in blocks],
+        tests={"numeric_in": lambda column, table: table.is_numeric(column)},
+    )

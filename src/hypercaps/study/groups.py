@@ -1,0 +1,144 @@
+"""Runs grouped for comparison: by scene and label budget, then into columns that differ only in the seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from hypercaps.io import catalog
+from hypercaps.models.registry import METHODS
+from hypercaps.study.label_budget import LabelBudget, percent
+from hypercaps.study.paper import paper_source
+from hypercaps.study.records import FinishedRun, Record, RunRecord
+
+METHOD_ORDER = ("rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "c-cnn", "capsnet", "convcapsnet")  # the paper's
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A figure over the repeats."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Stat | None:
+        given = [value for value in values if value is not None]
+        return cls(median(given), min(given), max(given), len(given)) if given else None
+
+
+@dataclass(frozen=True)
+class Column:
+    """The runs of one method that differ only in the seed."""
+
+    method: str
+    title: str
+    recipe: str
+    note: str  # differences from the paper's training; may be empty
+    records: tuple[FinishedRun, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.title} ({self.note})" if self.note else self.title
+
+    @property
+    def runs(self) -> str:
+        return f"{len(self.records)} run{'s' if len(self.records) > 1 else ''}"
+
+    @property
+    def trained(self) -> str:
+        """How the runs were trained, in words."""
+        epochs = self.records[0].recipe_epochs
+        words = self.note or (f"{epochs} epochs" if epochs else "")
+        return words if self.recipe != "paper" else f"paper recipe, {words}".rstrip(", ")
+
+    @property
+    def seconds(self) -> float | None:
+        """The shortest training, as in the paper; trainings cut short by the budget do not count."""
+        return min((run.train_seconds for run in self._timed if not run.cut_short), default=None)
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        return min((run.train_seconds / run.epochs for run in self._timed), default=None)
+
+    @property
+    def epochs(self) -> set[int]:
+        return {run.epochs for run in self._timed}
+
+    @property
+    def _timed(self) -> list[FinishedRun]:
+        return [run for run in self.records if run.epochs]
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether a run was trained for another number of epochs than its recipe has."""
+        first = self.records[0]
+        return first.changed.epochs not in (None, first.recipe_epochs) or any(run.cut_short for run in self.records)
+
+    @property
+    def class_names(self) -> dict[int, str]:
+        return {score.label: score.name for run in self.records for score in run.per_class}
+
+    def stat(self, name: str) -> Stat | None:
+        """Of a figure of the record, by its name."""
+        return Stat.of(getattr(run, name) for run in self.records)
+
+    def class_stat(self, label: int) -> Stat | None:
+        scores = (score for run in self.records for score in run.per_class)
+        return Stat.of(score.accuracy for score in scores if score.label == label)
+
+
+Groups = Mapping[tuple[str, LabelBudget], list[Column]]
+
+
+def group_runs(records: Iterable[Record]) -> dict[tuple[str, LabelBudget], list[Column]]:
+    """The columns of each scene and label budget: scenes by name, large shares first, methods in the paper's order."""
+    groups: dict[tuple[str, LabelBudget], dict[str, list[FinishedRun]]] = {}
+    for run in sorted((record for record in records if isinstance(record, FinishedRun)), key=sort_key):
+        setting = [run.method, run.recipe, asdict(run.changed), run.val_share, run.guard]
+        columns = groups.setdefault((run.scene, LabelBudget.of(run)), {})
+        columns.setdefault(json.dumps(setting, sort_keys=True), []).append(run)
+    return {group: [_column(runs) for runs in columns.values()] for group, columns in groups.items()}
+
+
+def sort_key(record: RunRecord) -> tuple[Any, ...]:
+    """Orders runs by scene, label budget, method (as in the paper), recipe and seed."""
+    method = record.method
+    position = METHOD_ORDER.index(method) if method in METHOD_ORDER else len(METHOD_ORDER)
+    return record.scene, LabelBudget.of(record).order, position, method, record.recipe, record.seed
+
+
+def _column(runs: list[FinishedRun]) -> Column:
+    method, recipe = runs[0].method, runs[0].recipe
+    return Column(method, method_title(method), recipe, _note(runs), tuple(runs))
+
+
+def _note(runs: list[FinishedRun]) -> str:
+    """How these runs differ from the paper's training."""
+    first = runs[0]
+    changed, recipe_epochs, val_share = first.changed, first.recipe_epochs, first.val_share
+    notes = [f"{first.recipe} recipe"] if first.recipe != "paper" else []
+    if changed.epochs not in (None, recipe_epochs):
+        notes.append(f"{changed.epochs} of {recipe_epochs} epochs" if recipe_epochs else f"{changed.epochs} epochs")
+    if changed.batch_size is not None:
+        notes.append(f"batch {changed.batch_size}")
+    notes += [f"{name.replace('_', ' ')} {value}" for name, value in changed.structure.items()]
+    if val_share is not None and val_share != paper_source().validation_share:
+        notes.append(f"{percent(val_share)} for validation")
+    cut_short = sum(run.cut_short for run in runs)
+    if cut_short:
+        notes.append(f"{cut_short} of {len(runs)} runs cut short by the budget")
+    return ", ".join(notes)
+
+
+def method_title(method: str) -> str:
+    return METHODS[method].title if method in METHODS else method
+
+
+def scene_title(scene: str) -> str:
+    return catalog.get_scene(scene).title if scene in catalog.names() else scene
