@@ -20,6 +20,8 @@ from hypercaps.cli import app
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.errors import SplitError
+from hypercaps.pipeline.requests import MapRequest, TrainRequest, run_files
+from hypercaps.pipeline.run_files import LAYER_FILES
 from hypercaps.pipeline.train import train_run
 from hypercaps.report.quicklook import bands_to_see, quicklook
 from hypercaps.report.run_report import make_report
@@ -44,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     classifier = ConvCapsClassifier(**QUICK, split_by="blocks", block=7, val=0.2)
     scene, labels = scene_and_labels()
     command = "hypercaps train '<i>cube</i>.npy'"
-    train_run(classifier, scene, labels, out, both=True, reject=0.9, coverage=0.9, command=command)
+    options = MapRequest(run_files(["sets"]), reject=0.9, coverage=0.9)
+    train_run(classifier, scene, labels, out, TrainRequest(map=options, both=True, command=command))
     return out
 
 
@@ -140,7 +143,7 @@ def test_every_figure_is_that_of_the_run(folder: Path, page: Page) -> None:
 
 
 def test_it_is_made_from_the_folder_alone(folder: Path) -> None:
-    assert make_report(folder) == (folder / "report.html").read_text(encoding="utf-8")
+    assert make_report(folder, LAYER_FILES) == (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_classes_and_their_pixels_are_counted(folder: Path) -> None:
@@ -195,7 +198,7 @@ def test_without_a_map_and_without_validation_it_says_so(tmp_path: Path) -> None
     scene, labels = scene_and_labels()
     options = {key: value for key, value in QUICK.items() if key not in ("epochs", "batch_size")}
     classifier = ConvCapsClassifier(**options, method="rbf-svm", val=0.0)
-    train_run(classifier, scene, labels, tmp_path / "run", with_map=False)
+    train_run(classifier, scene, labels, tmp_path / "run", TrainRequest(with_map=False))
     text = Page((tmp_path / "run" / "report.html").read_text()).text
     assert "This run has no map" in text and "confidence is the raw score" in text
     assert "has no capsules that could be asked" in text
@@ -276,7 +279,7 @@ def test_train_both_from_the_command_line(tmp_path: Path) -> None:
 def test_both_is_refused_where_there_is_no_counterpart(tmp_path: Path) -> None:
     scene, labels = scene_and_labels()
     with pytest.raises(SplitError, match="no counterpart"):
-        train_run(ConvCapsClassifier(split_by="polygons"), scene, labels, tmp_path / "run", both=True)
+        train_run(ConvCapsClassifier(split_by="polygons"), scene, labels, tmp_path / "run", TrainRequest(both=True))
     assert not (tmp_path / "run").exists()
 
 
@@ -292,8 +295,8 @@ def test_ctrl_c_in_the_second_training_keeps_the_first(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(ConvCapsClassifier, "fit", once)
     classifier = ConvCapsClassifier(**QUICK, recipe="paper", block=7)
-    result = train_run(classifier, scene, labels, tmp_path / "run", both=True, with_map=False)
-    assert len(fitted) == 2 and "both" not in result.metrics and (tmp_path / "run" / "model.safetensors").exists()
+    result = train_run(classifier, scene, labels, tmp_path / "run", TrainRequest(both=True, with_map=False))
+    assert len(fitted) == 2 and result.metrics.both is None and (tmp_path / "run" / "model.safetensors").exists()
     assert "By both splits" not in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -307,6 +310,7 @@ def test_a_split_without_validation_pixels_is_refused_before_training(
     few[6:] = 0
     monkeypatch.setattr(ConvCapsClassifier, "fit", lambda *args, **options: pytest.fail("it was trained"))
     classifier = ConvCapsClassifier(**QUICK, val=0.02)
+    options = MapRequest(run_files(["sets"] if option == "coverage" else []), **{option: 0.8})
     with pytest.raises(SplitError, match=f"--{option} needs validation pixels"):
-        train_run(classifier, scene, Labels.from_array(few), tmp_path / "run", **{option: 0.8})
+        train_run(classifier, scene, Labels.from_array(few), tmp_path / "run", TrainRequest(map=options))
     assert not (tmp_path / "run").exists()

@@ -10,67 +10,69 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hypercaps.io.writers.run_folder import RUN_FILES
+from hypercaps.pipeline.run_files import RUN_FILES
 from hypercaps.report.wording import both_text, leakage_text, scene_text, split_text
 
 if TYPE_CHECKING:  # these bring torch, and a list of scenes must not wait for it
+    from hypercaps.inference.run_metrics import RunMetrics
     from hypercaps.study.study import StudyResult
 
 
-def print_scores(console: Console, metrics: Mapping[str, Any]) -> None:
+def print_scores(console: Console, metrics: RunMetrics) -> None:
     """The table of classes and the three figures, with how far they reach."""
     table = Table(box=None, pad_edge=False)
     table.add_column("class", justify="right")
     table.add_column("name")
     table.add_column("test pixels", justify="right")
     table.add_column("accuracy", justify="right")
-    for row in metrics["per_class"]:
-        accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2f} %"
-        table.add_row(str(row["label"]), escape(row["name"]), f"{row['test']:,}", accuracy)
+    for row in metrics.per_class:
+        accuracy = "-" if row.accuracy is None else f"{row.accuracy:.2f} %"
+        table.add_row(str(row.label), escape(row.name), f"{row.test:,}", accuracy)
     console.print()
     console.print(table)
     console.print()
-    known = metrics["n_train"] is not None
-    origin = f" ({metrics['n_train']:,} trained, {metrics['n_val']:,} validated)" if known else ""
+    known = metrics.n_train is not None
+    origin = f" ({metrics.n_train:,} trained, {metrics.n_val:,} validated)" if known else ""
     console.print(
-        f"[bold]OA {metrics['oa']:.2f} %   AA {metrics['aa']:.2f} %   kappa {metrics['kappa']:.2f} %[/]   "
-        f"on {metrics['n_test']:,} test pixels{origin}",
+        f"[bold]OA {metrics.oa:.2f} %   AA {metrics.aa:.2f} %   kappa {metrics.kappa:.2f} %[/]   "
+        f"on {metrics.n_test:,} test pixels{origin}",
         soft_wrap=True,
     )
     console.print(split_text(metrics), soft_wrap=True)
-    for advice in (None if "both" in metrics else leakage_text(metrics), scene_text(metrics)):
+    for advice in (None if metrics.both is not None else leakage_text(metrics), scene_text(metrics)):
         if advice is not None:
             console.print(advice, soft_wrap=True)
-    if metrics.get("ece_after") is not None:
+    confidence = metrics.confidence
+    if confidence is not None and confidence.ece_after is not None:
         console.print(
-            f"Confidence differs from the share that is right by {100 * metrics['ece_after']:.1f} points on average "
-            f"({100 * metrics['ece_before']:.1f} before calibration).",
+            f"Confidence differs from the share that is right by {100 * confidence.ece_after:.1f} points on average "
+            f"({100 * confidence.ece_before:.1f} before calibration).",
             soft_wrap=True,
         )
-    if "train_seconds" in metrics:
+    if metrics.train_seconds is not None:
         console.print(
-            f"{metrics['parameters']:,} parameters, epochs: {metrics['epochs']} in {metrics['train_seconds']:.1f} s, "
-            f"kept epoch {metrics['best_epoch']}"
+            f"{metrics.parameters:,} parameters, epochs: {metrics.epochs} in {metrics.train_seconds:.1f} s, "
+            f"kept epoch {metrics.best_epoch}"
         )
 
 
-def print_both(console: Console, both: Mapping[str, Mapping[str, Any]]) -> None:
+def print_both(console: Console, both: Mapping[str, RunMetrics]) -> None:
     """The same recipe scored by two splits, side by side."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for name, metrics in both.items():
-        side = f" of {metrics['block']}" if metrics["block"] else ""
+        side = f" of {metrics.block}" if metrics.block else ""
         table.add_column(f"{name}{side}", justify="right")
     for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa")):
-        table.add_row(f"[bold]{name}[/]", *(f"[bold]{metrics[key]:.2f} %[/]" for metrics in both.values()))
-    table.add_row("leakage", *(f"{100 * metrics['leakage']:.1f} %" for metrics in both.values()))
+        table.add_row(f"[bold]{name}[/]", *(f"[bold]{getattr(metrics, key):.2f} %[/]" for metrics in both.values()))
+    table.add_row("leakage", *(f"{100 * (metrics.leakage or 0):.1f} %" for metrics in both.values()))
     for key, name in (("n_train", "trained"), ("n_val", "validated"), ("n_test", "tested")):
-        table.add_row(f"pixels {name}", *(f"{metrics[key]:,}" for metrics in both.values()))
-    found = [{row["label"]: row for row in metrics["per_class"]} for metrics in both.values()]
+        table.add_row(f"pixels {name}", *(f"{getattr(metrics, key):,}" for metrics in both.values()))
+    found = [{row.label: row for row in metrics.per_class} for metrics in both.values()]
     for label, row in found[0].items():
-        accuracies = [rows.get(label, {}).get("accuracy") for rows in found]
+        accuracies = [rows[label].accuracy if label in rows else None for rows in found]
         cells = ("-" if accuracy is None else f"{accuracy:.2f} %" for accuracy in accuracies)
-        table.add_row(f"{label} {escape(row['name'])}", *cells)
+        table.add_row(f"{label} {escape(row.name)}", *cells)
     console.print()
     console.print(table)
     console.print(f"\n{both_text(both)}", soft_wrap=True)
@@ -79,27 +81,7 @@ def print_both(console: Console, both: Mapping[str, Mapping[str, Any]]) -> None:
 def print_files(console: Console, out: Path) -> None:
     """Where to look."""
     console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
-    about = {
-        "report.html": "all of it on one page: look here first",
-        "map.png": "the map beside the ground truth",
-        "map.tif": "classes with colours, for a GIS",
-        "map.tif.aux.xml": "the classes' names, for GDAL",
-        "map.qml": "the map's style, for QGIS",
-        "confidence.tif": "how sure each pixel is, 0 to 1",
-        "probabilities.tif": "how likely each class is, a band each",
-        "sets.tif": "how many classes it takes to hold the true one as often as asked",
-        "metrics.json": "all figures",
-        "curves.png": "loss and validation accuracy by epoch",
-        "history.csv": "the same as numbers",
-        "reliability.png": "how far confidence can be trusted",
-        "scene.png": "the scene in three of its bands",
-        "labels.png": "the ground truth",
-        "classes.json": "spectra of the classes, and what the network listened to",
-        "split.npz": "which pixels trained, validated and tested",
-        "model.safetensors": "the model, for 'hypercaps map'",
-    }
-    assert set(about) == set(RUN_FILES)
-    for name, meaning in about.items():
+    for name, meaning in RUN_FILES.items():
         if (out / name).exists():
             console.print(f"  {name:<19} {meaning}")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import colorsys
 import hashlib
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +117,8 @@ class Labels:
     legend: Legend
     name: str = "labels"
     groups: npt.NDArray[np.int32] | None = None  # (rows, columns), 0 = unlabelled; None: nobody said
+    # The scene that where_valid was called with, and its result (None: the same labels); set on the instance.
+    _checked: ClassVar[tuple[weakref.ref[Scene], Labels | None] | None] = None
 
     @classmethod
     def from_array(
@@ -176,7 +179,22 @@ class Labels:
             )
 
     def where_valid(self, scene: Scene) -> Labels:
-        """These labels without those on invalid pixels of the scene; only windows with labels are read."""
+        """These labels without those on invalid pixels of the scene.
+
+        The result is remembered: the labels are checked against a scene once, and a warning is issued once.
+        """
+        if self._checked is not None and self._checked[0]() is scene:
+            return self._checked[1] or self
+        valid = self._without_invalid(scene)
+        object.__setattr__(self, "_checked", (weakref.ref(scene), None if valid is self else valid))
+        object.__setattr__(valid, "_checked", self._checked if valid is self else (weakref.ref(scene), None))
+        return valid
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_checked"}
+
+    def _without_invalid(self, scene: Scene) -> Labels:
+        """Only windows with labels are read."""
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
@@ -194,7 +212,7 @@ class Labels:
             f"{lost} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or nodata) "
             "and are left out",
             DataWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
         return Labels.from_array(kept, self.legend, name=self.name, groups=groups)

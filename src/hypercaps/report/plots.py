@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from hypercaps.data.labels import Labels, Legend, Rgb
 from hypercaps.data.tiling import thinning
+from hypercaps.inference.metrics import ConfidenceReport
 from hypercaps.training.loop import EpochRecord
 
 LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
@@ -157,38 +158,37 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
     return _png(figure)
 
 
-def reliability_picture(figures: Mapping[str, Any]) -> bytes:
-    """How often pixels are right at their confidence, and accuracy against what is kept; of a run's metrics."""
-    tables = {"before calibration": figures["reliability"]["before"], "calibrated": figures["reliability"]["after"]}
-    errors = {"before calibration": figures["ece_before"], "calibrated": figures["ece_after"]}
+def reliability_picture(report: ConfidenceReport) -> bytes:
+    """How often pixels are right at their confidence, and accuracy against what is kept."""
+    tables = {"before calibration": report.before, "calibrated": report.after}
+    errors = {"before calibration": report.ece_before, "calibrated": report.ece_after}
     figure = Figure(figsize=(9.0, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="as it says")
     for (name, table), color in zip(tables.items(), _LINES, strict=False):
-        rows = [row for row in table or () if row["count"]]
+        rows = [row for row in table if row.count]
         if not rows:
             continue
-        total = sum(row["count"] for row in rows)
-        at, share = [row["confidence"] for row in rows], [row["accuracy"] for row in rows]
-        left.plot(at, share, color=color, label=f"{name}: error {errors[name]:.3f}")
-        left.scatter(at, share, s=[8 + 120 * row["count"] / total for row in rows], color=color)
+        total = sum(row.count for row in rows)
+        at, right_share = [row.confidence for row in rows], [row.accuracy for row in rows]
+        left.plot(at, right_share, color=color, label=f"{name}: error {errors[name]:.3f}")
+        left.scatter(at, right_share, s=[8 + 120 * row.count / total for row in rows], color=color)
     left.set(xlabel="confidence", ylabel="share of test pixels that is right", xlim=(0, 1.02), ylim=(0, 1.02))
-    kept = [row for row in figures["rejection"] or () if row["accuracy"] is not None]
+    kept = [(row.kept, row.accuracy, row.threshold) for row in report.rejection if row.accuracy is not None]
     if kept:
-        right.plot([row["kept"] for row in kept], [row["accuracy"] for row in kept], color=_LINES[2], marker="o")
-        low = min(min(row["kept"], row["accuracy"]) for row in kept)
+        right.plot([share for share, _, _ in kept], [good for _, good, _ in kept], color=_LINES[2], marker="o")
+        low = min(min(share, good) for share, good, _ in kept)
         low = max(0.0, 1 - 1.15 * max(1 - low, 0.02))  # room for the numbers, and no zoom into rounding
-        for i, row in enumerate(kept):
+        for i, (share, good, threshold) in enumerate(kept):
             last = i + 1 == len(kept)
             # Points that lie on each other share one number: the strictest.
-            if last or max(abs(row[key] - kept[i + 1][key]) for key in ("kept", "accuracy")) > 0.03 * (1 - low):
-                place = (row["kept"], row["accuracy"])
-                right.annotate(f"{row['threshold']:g}", place, textcoords="offset points", xytext=(-4, -12), size=8)
+            if last or max(abs(share - kept[i + 1][0]), abs(good - kept[i + 1][1])) > 0.03 * (1 - low):
+                right.annotate(f"{threshold:g}", (share, good), textcoords="offset points", xytext=(-4, -12), size=8)
         above = 1 + 0.03 * (1 - low)
-        right.set(xlim=(low, above), ylim=(max(0.0, 1 - 1.25 * max(1 - min(r["accuracy"] for r in kept), 0.01)), above))
+        right.set(xlim=(low, above), ylim=(max(0.0, 1 - 1.25 * max(1 - min(good for _, good, _ in kept), 0.01)), above))
         right.set(xlabel="share kept, at each least confidence (--reject)", ylabel="share of it that is right")
     else:
-        text = "not calibrated: no validation pixels" if figures["rejection"] is None else "nothing is kept"
+        text = "not calibrated: no validation pixels" if report.calibration is None else "nothing is kept"
         right.text(0.5, 0.5, text, ha="center", va="center", transform=right.transAxes)
     left.legend(frameon=False, fontsize=8, loc="upper left")
     for ax in (left, right):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.tiling import thinning
+from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
 from hypercaps.report import page
 from hypercaps.report.plots import confidence_colors, raster_picture, unbroken
@@ -22,15 +23,15 @@ _SPECTRUM = (320.0, 110.0, 84.0)  # width, height of the spectrum, and height of
 Json = Mapping[str, Any]
 
 
-def make_report(folder: Path) -> str:
-    """The page of a run's folder, whose other files are written."""
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
+    """The page of a run's folder, whose other files are written; ``rasters`` are file names with a description."""
+    metrics = RunMetrics.from_json(json.loads((folder / "metrics.json").read_text(encoding="utf-8")))
     classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
-    both = metrics.get("both") or {}
+    both = metrics.both or {}
     look = look_at_map(folder / "map.tif", LONGEST_SIDE) if (folder / "map.tif").exists() else None
     return page.render(
         "report",
-        title=f"{metrics['scene']}: map and scores",
+        title=f"{metrics.scene}: map and scores",
         metrics=metrics,
         scene=classes["scene"],
         split_text=split_text(metrics),
@@ -38,13 +39,14 @@ def make_report(folder: Path) -> str:
         advice=[scene_text(metrics)] if both else [leakage_text(metrics), scene_text(metrics)],
         both=both,
         both_text=both_text(both) if both else None,
-        tested=[sum(row["accuracy"] is not None for row in found["per_class"]) for found in (metrics, *both.values())],
+        tested=[sum(row.accuracy is not None for row in found.per_class) for found in (metrics, *both.values())],
         wide=classes["scene"]["cols"] > 2.5 * classes["scene"]["rows"],
         panels=_panels(folder, classes, look),
+        rasters={name: about for name, about in rasters.items() if (folder / name).exists()},
         gradient=_gradient(),
         nothing=_hex(NOTHING),
         rows=_rows(metrics, classes, look),
-        unsure=None if look is None or metrics["reject"] is None else _unsure(look, classes),
+        unsure=None if look is None or metrics.reject is None else _unsure(look, classes),
         hectares=look is not None and look.hectares is not None,
         confusion=_confusion(metrics),
         split_png=_split_picture(folder, classes),
@@ -104,16 +106,16 @@ def _hex(color: Any) -> str:
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _rows(metrics: Json, classes: Json, look: MapLook | None) -> list[dict[str, Any]]:
+def _rows(metrics: RunMetrics, classes: Json, look: MapLook | None) -> list[dict[str, Any]]:
     """The table of classes: how many pixels, how well they were found, and how much of the map they take."""
-    confusion = np.asarray(metrics["confusion"])
+    confusion = np.asarray(metrics.confusion)
     said = confusion.sum(axis=0)
     rows = []
-    for i, (score, entry) in enumerate(zip(metrics["per_class"], classes["classes"], strict=True)):
+    for i, (score, entry) in enumerate(zip(metrics.per_class, classes["classes"], strict=True)):
         rows.append(
             {
                 **{key: entry[key] for key in ("label", "name", "color", "train", "val", "test")},
-                "found": score["accuracy"],
+                "found": score.accuracy,
                 "right": 100 * confusion[i, i] / said[i] if said[i] else None,
                 **_ground(look, look.counts[entry["label"]] if look else 0),
             }
@@ -137,12 +139,12 @@ def _ground(look: MapLook | None, pixels: int) -> dict[str, Any]:
     return {"pixels": pixels, "share": 100 * pixels / mapped if mapped else 0.0, "hectares": hectares}
 
 
-def _confusion(metrics: Json) -> list[dict[str, Any]]:
+def _confusion(metrics: RunMetrics) -> list[dict[str, Any]]:
     """Rows of the confusion matrix, each cell with how much of its row it is: 0 to 1."""
-    names = [score["name"] for score in metrics["per_class"]]
-    labels = [score["label"] for score in metrics["per_class"]]
+    names = [score.name for score in metrics.per_class]
+    labels = [score.label for score in metrics.per_class]
     rows = []
-    for i, counts in enumerate(metrics["confusion"]):
+    for i, counts in enumerate(metrics.confusion):
         total = sum(counts)
         cells = [
             {"n": n, "share": n / total if total else 0.0, "right": i == j, "said": names[j]}
@@ -234,10 +236,10 @@ def _path(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> str:
 # ---- how to repeat it ------------------------------------------------------------------------------------------------
 
 
-def _python(metrics: Json) -> str:
+def _python(metrics: RunMetrics) -> str:
     """The same run in Python."""
-    changed = ", ".join(f"{name}={value!r}" for name, value in metrics["params"].items())
-    given = metrics["split"] in ("file", "given")
+    changed = ", ".join(f"{name}={value!r}" for name, value in (metrics.params or {}).items())
+    given = metrics.split in ("file", "given")
     lines = [
         f"from hypercaps import ConvCapsClassifier, open_labels, open_scene{', open_split' if given else ''}",
         "scene = open_scene(...)  # as named above",

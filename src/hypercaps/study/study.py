@@ -10,7 +10,7 @@ from pathlib import Path
 from hypercaps.compute.cluster.pool import Cluster
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
-from hypercaps.io.writers.atomic import explained
+from hypercaps.io.writers.atomic import translate_write_errors
 from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import Study
@@ -101,7 +101,7 @@ def run_study(
 
 def _prepare(out: Path) -> None:
     """Make the study's folder; refuse one that holds other things."""
-    with explained(out):
+    with translate_write_errors(out):
         if out.exists() and not out.is_dir():
             raise OutputError(f"{out} is a file: give a folder that is new, empty, or a study's")
         strange = out.is_dir() and any(path.name != "runs" for path in out.iterdir())  # killed early, it has just that

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import LegendEntry
 from hypercaps.data.scene import Scene
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import explained, placing, write_csv
+from hypercaps.io.writers.atomic import translate_write_errors, write_all_or_nothing, write_csv
 
 _DRIVERS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
 SUFFIXES = frozenset({*_DRIVERS, ".csv"})
@@ -89,7 +89,7 @@ def _write_layer(
         x, y = _to_wgs84(path, crs, x, y)
         crs = _WGS84
     fields = [np.array(values, dtype=object if isinstance(values[0], str) else None) for values in columns.values()]
-    with placing([path]) as temporary, explained(path):
+    with write_all_or_nothing([path]) as temporary, translate_write_errors(path):
         # GDAL tells a format by the end of the name.
         beside = temporary[path].with_suffix(path.suffix.lower())
         try:
