@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from hypercaps.data.labels import Labels, Legend, LegendEntry, default_color
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 
@@ -179,6 +180,28 @@ def test_labels_on_invalid_pixels_are_dropped_with_a_count() -> None:
     assert kept.array.tolist() == [[0, 0, 0], [1, 0, 2]]
     with pytest.raises(LabelsError, match="all 2 labelled"):
         Labels.from_array([[1, 2, 0], [0, 0, 0]]).where_valid(scene)
+
+
+def test_labels_are_checked_against_a_scene_once() -> None:
+    cube = np.ones((2, 3, 4))
+    cube[0, :2] = np.nan
+    read = Scene.from_array(cube)
+    windows: list[tuple[slice, slice]] = []
+
+    def reader(rows: slice, cols: slice) -> Pixels:
+        windows.append((rows, cols))
+        return read.reader(rows, cols)
+
+    scene, labels = replace(read, reader=reader), Labels.from_array([[1, 2, 0], [1, 0, 2]])
+    with pytest.warns(DataWarning, match="2 labelled pixels"):
+        kept = labels.where_valid(scene)
+    assert len(windows) == 1
+    assert labels.where_valid(scene) is kept and kept.where_valid(scene) is kept and len(windows) == 1  # no warning
+    with pytest.warns(DataWarning, match="2 labelled pixels"):
+        assert labels.where_valid(read) is not kept  # another scene
+    valid = Scene.from_array(np.ones((2, 3, 4)))
+    assert labels.where_valid(valid) is labels and labels.where_valid(valid) is labels
+    assert pickle.loads(pickle.dumps(labels)).array.tolist() == labels.array.tolist()
 
 
 def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
