@@ -19,7 +19,7 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.errors import SplitError
+from hypercaps.errors import DataWarning, SplitError
 from hypercaps.pipeline.requests import MapRequest, TrainRequest, run_files
 from hypercaps.pipeline.run_files import LAYER_FILES
 from hypercaps.pipeline.train import train_run
@@ -311,6 +311,7 @@ def test_a_split_without_validation_pixels_is_refused_before_training(
     monkeypatch.setattr(ConvCapsClassifier, "fit", lambda *args, **options: pytest.fail("it was trained"))
     classifier = ConvCapsClassifier(**QUICK, val=0.02)
     options = MapRequest(run_files(["sets"] if option == "coverage" else []), **{option: 0.8})
-    with pytest.raises(SplitError, match=f"--{option} needs validation pixels"):
+    warned = pytest.warns(DataWarning, match="takes no pixel of")
+    with warned, pytest.raises(SplitError, match=f"--{option} needs validation pixels"):
         train_run(classifier, scene, Labels.from_array(few), tmp_path / "run", TrainRequest(map=options))
     assert not (tmp_path / "run").exists()
