@@ -32,6 +32,7 @@ from hypercaps.cli.options import (
     set_threads,
     with_bands_of,
 )
+from hypercaps.pipeline.layers import CONFIDENCE, PROBABILITIES
 
 
 @app.command("map", epilog="Example:  hypercaps map runs/first/model.safetensors cube.mat --out map.tif")
@@ -42,11 +43,11 @@ def map_(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The map: .tif with names and colours, or .png.")],
     confidence: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write how sure each pixel is, as .tif.")
+        Path | None, typer.Option(metavar="FILE", help=f"Also write the {CONFIDENCE.description}, as .tif.")
     ] = None,
     confidence_dtype: ConfidenceDtype = "float32",
     probabilities: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write how likely each class is, one band each, as .tif.")
+        Path | None, typer.Option(metavar="FILE", help=f"Also write the {PROBABILITIES.description}, as .tif.")
     ] = None,
     coverage: Coverage = None,
     reject: Reject = None,

@@ -35,6 +35,7 @@ from hypercaps.cli.options import (
     refuse_without,
     set_threads,
 )
+from hypercaps.pipeline.layers import PROBABILITIES
 
 
 @app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
@@ -87,7 +88,7 @@ def train(
     with_map: Annotated[bool, typer.Option("--map/--no-map", help="Map the whole scene at the end.")] = True,
     confidence_dtype: ConfidenceDtype = "float32",
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also write how likely each class is, as probabilities.tif.")
+        bool, typer.Option("--probabilities", help=f"Also write the {PROBABILITIES.description}.")
     ] = False,
     coverage: Coverage = None,
     reject: Reject = None,
