@@ -1,4 +1,4 @@
-"""What a job is asked to do: small objects that refuse options which contradict each other.
+"""Requests: what to map or train, in small objects that refuse options which contradict each other.
 
 Python, the command line and a server build the same requests, so that each rule stands here once.
 """
