@@ -327,7 +327,7 @@ def test_labels_are_checked_once_for_a_scene() -> None:
     with pytest.warns(DataWarning) as later:
         fitted = ConvCapsClassifier(method="rbf-svm").fit(scene, valid)
     assert not [warning for warning in later if "are left out" in str(warning.message)]
-    assert fitted.model_.split["labels"] == labels.digest()
+    assert fitted.model_.split.labels == labels.digest()
     with pytest.warns(DataWarning) as whole:
         ConvCapsClassifier(method="rbf-svm").fit(scene, labels)
     assert len([warning for warning in whole if "are left out" in str(warning.message)]) == 1

@@ -23,7 +23,16 @@ from hypercaps.errors import LabelsError, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
-from hypercaps.inference.predict import ClassMap, MappedWindow, Mask, OnProgress, map_scene, map_scores, map_windows
+from hypercaps.inference.predict import (
+    ClassMap,
+    MappedWindow,
+    Mask,
+    OnProgress,
+    WindowOutputs,
+    map_scene,
+    map_scores,
+    map_windows,
+)
 from hypercaps.inference.scoring import calibrate, compare
 from hypercaps.models.history import History, Overrides, TrainingRecord
 from hypercaps.models.protocols import Solvable
@@ -357,9 +366,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         check_kinds(scene)
         model = self._fitted()
         with self._arithmetic(model):
-            yield from map_windows(
-                model, scene, windows, only=only, with_scores=with_scores, raw=raw, coverage=coverage
-            )
+            yield from map_windows(model, scene, windows, WindowOutputs(with_scores, raw, coverage), only=only)
 
     def resampled(self, scene: Scene) -> Scene:
         """The scene of another sensor, resampled to the model's bands, to predict and evaluate on."""

@@ -37,11 +37,11 @@ from hypercaps.errors import ClusterError, DataWarning, SceneError
 from hypercaps.inference.calibration import Calibration
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
-from hypercaps.inference.predict import ClassMap, map_scene, map_scores, map_window
+from hypercaps.inference.predict import ClassMap, WindowOutputs, map_scene, map_scores, map_window
 from hypercaps.io.open import Opening, open_scene
 from hypercaps.io.paths import absolute
 from hypercaps.models.registry import get_method
-from hypercaps.pipeline.cluster_map import MapJob, _classify, _Part, map_windows_on
+from hypercaps.pipeline.cluster_map import MapJob, _classify, _Task, map_windows_on
 from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.folder import StudyFolder
 from hypercaps.study.plan import Study
@@ -151,10 +151,11 @@ def test_a_map_is_the_same_to_the_bit_as_in_one_process(cluster: Cluster, made: 
         expected_scores = map_scores(model, made.scene)
     windows = list(tile_windows(made.scene.whole, 2 * TILE))
     found_windows = []
-    for mapped in map_windows_on(cluster, job, iter(windows), with_scores=True, coverage=0.9):
+    outputs = WindowOutputs(with_scores=True, coverage=0.9)
+    for mapped in map_windows_on(cluster, job, iter(windows), outputs):
         found_windows.append(mapped.at)
         np.testing.assert_array_equal(mapped.scores, expected_scores[mapped.at.rows, mapped.at.cols])
-        np.testing.assert_array_equal(mapped.sets, map_window(model, made.scene, mapped.at, coverage=0.9).sets)
+        np.testing.assert_array_equal(mapped.sets, map_window(model, made.scene, mapped.at, outputs=outputs).sets)
     assert found_windows == windows
 
 
@@ -205,7 +206,7 @@ def test_a_worker_opens_the_scene_once_for_each_map(made: Made, monkeypatch: pyt
     for expected in (1, 2):
         _, job = made.job()
         for at in tile_windows(made.scene.whole, 2 * TILE):
-            _classify(_Part(job, at, None, with_scores=False))
+            _classify(_Task(job, at, None, WindowOutputs()))
         assert len(opened) == expected
 
 

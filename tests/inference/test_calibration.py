@@ -15,9 +15,9 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.errors import ModelFileError
 from hypercaps.inference.calibration import Calibration, fit_calibration
-from hypercaps.inference.metrics import calibration_error, rejection_table, reliability
+from hypercaps.inference.metrics import RejectionRow, calibration_error, rejection_table, reliability
 from hypercaps.inference.model_file import read_model, write_model
-from hypercaps.inference.predict import map_scores, map_windows, windows_of
+from hypercaps.inference.predict import WindowOutputs, map_scores, map_windows, windows_of
 from support.scenes import QUICK, make_cube
 
 Floats = npt.NDArray[np.float32]
@@ -167,12 +167,12 @@ def test_the_place_of_the_threshold() -> None:
 def test_tables() -> None:
     confidence, right = np.array([0.0, 0.5, 0.55, 1.0, 1.0]), np.array([False, True, False, True, True])
     table = reliability(confidence, right)
-    assert [row["count"] for row in table] == [1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2]
-    assert table[7]["confidence"] == 0.5 and table[7]["accuracy"] == 1.0 and table[1]["accuracy"] is None
+    assert [row.count for row in table] == [1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2]
+    assert table[7].confidence == 0.5 and table[7].accuracy == 1.0 and table[1].accuracy is None
     assert calibration_error(table) == pytest.approx((0.5 + 0.55) / 5)
-    kept = {row["threshold"]: (row["kept"], row["accuracy"]) for row in rejection_table(confidence, right)}
+    kept = {row.threshold: (row.kept, row.accuracy) for row in rejection_table(confidence, right)}
     assert kept[0.5] == (0.8, 0.75) and kept[0.6] == (0.4, 1.0)
-    assert rejection_table(np.zeros(3), np.ones(3, dtype=bool))[0] == {"threshold": 0.5, "kept": 0.0, "accuracy": None}
+    assert rejection_table(np.zeros(3), np.ones(3, dtype=bool))[0] == RejectionRow(0.5, 0.0, None)
 
 
 def noisy() -> tuple[Scene, Labels]:
@@ -201,7 +201,7 @@ def test_from_fit_to_map(unsure: ConvCapsClassifier) -> None:
     np.testing.assert_array_equal(map_scores(unsure.model_, scene, window=16), likely)
     windows = windows_of(scene, 32)
     sets = np.zeros((60, 60), dtype=np.uint8)
-    for part in map_windows(unsure.model_, scene, windows, coverage=0.9):
+    for part in map_windows(unsure.model_, scene, windows, WindowOutputs(coverage=0.9)):
         assert part.sets is not None and part.scores is None
         sets[part.at.rows, part.at.cols] = part.sets
     np.testing.assert_array_equal(sets.ravel(), unsure.model_.calibration.sets(likely.reshape(-1, 3), 0.9))
@@ -222,7 +222,7 @@ def test_it_goes_through_the_model_file(unsure: ConvCapsClassifier, tmp_path) ->
     scene, _ = noisy()
     np.testing.assert_array_equal(map_scores(old, scene), unsure.lengths(scene))
     with pytest.raises(ModelFileError, match="is not calibrated and a set of classes needs that: train it again"):
-        next(map_windows(old, scene, windows_of(scene, 64), coverage=0.9))
+        next(map_windows(old, scene, windows_of(scene, 64), WindowOutputs(coverage=0.9)))
 
 
 @pytest.mark.parametrize(

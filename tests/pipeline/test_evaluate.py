@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
+from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.models.registry import METHODS
 from hypercaps.pipeline.evaluate import run_metrics
 from hypercaps.report.wording import both_text, leakage_text, scene_text, split_text
@@ -25,6 +27,10 @@ SVM = ["--method", "rbf-svm", "--no-map", "--seed", "2", "--train", "0.3"]
 
 def hypercaps(*args: object) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def metrics_of(figures: dict[str, Any]) -> RunMetrics:
+    return RunMetrics.from_json({"oa": 90.0, "aa": 90.0, "kappa": 90.0, **figures})
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +81,7 @@ def test_a_random_split_that_leaks_says_what_that_means(made_files: tuple[Path, 
 def test_advice_is_for_scores_among_the_labels(
     kind: str | None, leakage: float | None, patch: int, advice: str | None
 ) -> None:
-    metrics = {"split": kind, "leakage": leakage, "block": 16, "patch": patch}
+    metrics = metrics_of({"split": kind, "leakage": leakage, "block": 16, "patch": patch})
     said = leakage_text(metrics)
     assert (said is None) if advice is None else (said is not None and advice in said)
     assert said is None or ("--both" in said) == (kind == "random")
@@ -166,15 +172,17 @@ def test_what_train_refuses_about_blocks(made_files: tuple[Path, Path], tmp_path
 def test_ground_that_was_looked_at_is_not_called_unseen(
     kind: str | None, leakage: float | None, pseudo_labelled: int | None, said: bool
 ) -> None:
-    metrics = {"split": kind, "leakage": leakage, "pseudo_labelled": pseudo_labelled}
+    metrics = metrics_of({"split": kind, "leakage": leakage, "pseudo_labelled": pseudo_labelled})
     assert (scene_text(metrics) is not None) == said
-    assert ("trained on unlabelled pixels" in both_text({"random": {"leakage": 1.0}, "blocks": metrics})) == said
+    assert (
+        "trained on unlabelled pixels" in both_text({"random": metrics_of({"leakage": 1.0}), "blocks": metrics})
+    ) == said
 
 
 def test_the_recipe_says_whether_it_learned_from_unlabelled_pixels(made: tuple[Scene, Labels]) -> None:
     for recipe, some in (("best", True), ("paper", False)):
         fitted = ConvCapsClassifier(**QUICK, recipe=recipe).fit(*made)
-        assert bool(run_metrics(fitted)["pseudo_labelled"]) == some
+        assert bool(run_metrics(fitted).pseudo_labelled) == some
 
 
 def test_both_train_by_the_recipe_and_not_by_what_it_came_to(

@@ -9,6 +9,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from hypercaps.data.labels import Legend
 from hypercaps.data.scene import Lookup, Pixels, Scene
 from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, OutputError, SceneError
-from hypercaps.io.writers.partial_map import PartialMap
-from hypercaps.pipeline.map import MEMORY, MapFiles, make_map, pixels_within, shown_legend, unsure_label
+from hypercaps.io.writers.partial_map import PartialLayer, PartialMap
+from hypercaps.pipeline.map import make_map, pixels_within
+from hypercaps.pipeline.map_context import map_legend, unsure_label
+from hypercaps.pipeline.requests import MEMORY, MapRequest
 from support.scenes import make_cube
 
 SCENE = replace(
@@ -30,9 +33,13 @@ SCENE = replace(
 )
 
 
-def all_files(folder: Path) -> MapFiles:
+LAYERS = [PartialLayer("classes", np.dtype("<i2"), 1, 0), PartialLayer("confidence", np.dtype("<f4"), 1, np.nan)]
+
+
+def all_files(folder: Path, **options: Any) -> MapRequest:
     folder.mkdir(exist_ok=True)
-    return MapFiles(folder / "m.tif", folder / "c.tif", folder / "p.tif", folder / "m.png")
+    files = {"classes": folder / "m.tif", "confidence": folder / "c.tif", "probabilities": folder / "p.tif"}
+    return MapRequest(files, folder / "m.png", **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -68,8 +75,8 @@ def test_the_files_say_what_the_classifier_says(trained: ConvCapsClassifier, tmp
 def test_confidence_in_a_byte(trained: ConvCapsClassifier, tmp_path: Path) -> None:
     only = np.zeros((70, 52), dtype=bool)
     only[:40] = True
-    files = MapFiles(confidence=tmp_path / "c.tif", confidence_dtype="uint8")
-    make_map(trained, SCENE, files, model_sha256="abc", only=only)
+    request = MapRequest({"confidence": tmp_path / "c.tif"}, mask=only, confidence_dtype="uint8")
+    make_map(trained, SCENE, request, model_sha256="abc")
     expected = trained.map(SCENE).confidence
     with rasterio.open(tmp_path / "c.tif") as raster:
         stored, (scale,) = raster.read(1), raster.scales
@@ -78,8 +85,10 @@ def test_confidence_in_a_byte(trained: ConvCapsClassifier, tmp_path: Path) -> No
     np.testing.assert_allclose(stored[only] * scale, expected[only], atol=scale / 2 + 1e-6)
 
 
-def trusting(folder: Path, reject: float) -> MapFiles:
-    return replace(all_files(folder), sets=folder / "s.tif", coverage=0.9, reject=reject)
+def with_sets(folder: Path, reject: float, **options: Any) -> MapRequest:
+    request = all_files(folder)
+    files = {**request.files, "sets": folder / "s.tif"}
+    return replace(request, files=files, coverage=0.9, reject=reject, **options)
 
 
 def test_unsure_pixels_and_sets_of_classes(
@@ -90,7 +99,7 @@ def test_unsure_pixels_and_sets_of_classes(
     only[:20] = False
     found, likely = trained.map(SCENE), trained.predict_proba(SCENE)
     reject = float(np.median(found.confidence))
-    make_map(trained, SCENE, trusting(tmp_path, reject), model_sha256="abc", only=only)
+    make_map(trained, SCENE, with_sets(tmp_path, reject, mask=only), model_sha256="abc")
     unsure = only & (found.confidence < reject)
     assert unsure.any() and trained.model_.calibration is not None
     with rasterio.open(tmp_path / "m.tif") as raster:
@@ -111,9 +120,9 @@ def test_unsure_pixels_and_sets_of_classes(
 def test_going_on_needs_the_same_promises(
     trained: ConvCapsClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_map(trained, SCENE, trusting(tmp_path / "whole", 0.9), model_sha256="abc")
+    make_map(trained, SCENE, with_sets(tmp_path / "whole", 0.9), model_sha256="abc")
     small_windows(monkeypatch)
-    files = trusting(tmp_path / "parts", 0.9)
+    files = with_sets(tmp_path / "parts", 0.9)
     calls: list[int] = []
 
     def stop(done: int, total: int) -> None:
@@ -125,25 +134,16 @@ def test_going_on_needs_the_same_promises(
         make_map(trained, SCENE, files, model_sha256="abc", on_progress=stop)
     for other in (replace(files, reject=0.8), replace(files, coverage=0.8), replace(files, reject=None)):
         with pytest.raises(OutputError, match="another model, scene or option"):
-            make_map(trained, SCENE, other, model_sha256="abc", resume=True)
-    make_map(trained, SCENE, files, model_sha256="abc", resume=True)
+            make_map(trained, SCENE, replace(other, resume=True), model_sha256="abc")
+    make_map(trained, SCENE, replace(files, resume=True), model_sha256="abc")
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
 def test_the_number_of_unsure_pixels() -> None:
     assert unsure_label(Legend.of([1, 7])) == 8
     assert unsure_label(Legend.of([1, 32767])) == 32766
-    assert [entry.label for entry in shown_legend(Legend.of([1, 32767]), 0.5)] == [1, 32766, 32767]
-    assert shown_legend(Legend.of([1, 7]), None) == Legend.of([1, 7])
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, 90.0, float("nan")])
-def test_shares_that_are_none(share: float, tmp_path: Path) -> None:
-    for changed in ({"reject": share}, {"coverage": share, "sets": tmp_path / "s.tif"}):
-        with pytest.raises(OutputError, match="a share between 0 and 1"):
-            MapFiles(tmp_path / "m.tif", **changed)  # type: ignore[arg-type]
-    with pytest.raises(OutputError, match="both a file and a coverage"):
-        MapFiles(tmp_path / "m.tif", coverage=0.9)
+    assert [entry.label for entry in map_legend(Legend.of([1, 32767]), 0.5)] == [1, 32766, 32767]
+    assert map_legend(Legend.of([1, 7]), None) == Legend.of([1, 7])
 
 
 def test_only_what_is_wanted_is_mapped(
@@ -153,7 +153,8 @@ def test_only_what_is_wanted_is_mapped(
     only = np.zeros((70, 52), dtype=bool)
     only[20:30, 5:50] = True  # windows before and after hold nothing of it
     steps: list[tuple[int, int]] = []
-    make_map(trained, SCENE, all_files(tmp_path), model_sha256="a", only=only, on_progress=lambda *at: steps.append(at))
+    request = all_files(tmp_path, mask=only)
+    make_map(trained, SCENE, request, model_sha256="a", on_progress=lambda *at: steps.append(at))
     with rasterio.open(tmp_path / "m.tif") as raster:
         np.testing.assert_array_equal(raster.read(1), np.where(only, trained.map(SCENE).classes, 0))
     assert steps[0] == (0, 70 * 52) and steps[-1] == (70 * 52, 70 * 52) and steps == sorted(steps)
@@ -186,15 +187,17 @@ def test_a_map_that_was_stopped_goes_on(
     with pytest.raises(KeyboardInterrupt):
         make_map(trained, SCENE, files, model_sha256="abc", on_progress=stop)
     assert list(contents(tmp_path)) == ["m.tif.partial"]
-    with pytest.raises(OutputError, match=r"m\.tif\.partial holds a map that was begun .* --resume"):
+    with pytest.raises(OutputError, match=r"m\.tif\.partial holds an unfinished map: .* --resume"):
         make_map(trained, SCENE, files, model_sha256="abc")
     with pytest.raises(OutputError, match="another model, scene or option"):
-        make_map(trained, SCENE, files, model_sha256="abd", resume=True)
+        make_map(trained, SCENE, replace(files, resume=True), model_sha256="abd")
     other = Scene.from_array(make_cube(rows=70, cols=52, seed=1)[0], name="made")
     with pytest.raises(OutputError, match="another model, scene or option"):
-        make_map(trained, other, files, model_sha256="abc", resume=True)
+        make_map(trained, other, replace(files, resume=True), model_sha256="abc")
     starts: list[int] = []
-    make_map(trained, SCENE, files, model_sha256="abc", resume=True, on_progress=lambda done, _: starts.append(done))
+    make_map(
+        trained, SCENE, replace(files, resume=True), model_sha256="abc", on_progress=lambda done, _: starts.append(done)
+    )
     assert starts[0] == seen[-1] and (after == 0) == (seen[-1] == 0)  # nothing is done again
     assert contents(tmp_path) == whole
 
@@ -213,7 +216,7 @@ def test_going_on_with_other_windows_is_the_same(
     with pytest.raises(KeyboardInterrupt):
         make_map(trained, SCENE, all_files(tmp_path), model_sha256="abc", on_progress=stop)
     monkeypatch.undo()
-    make_map(trained, SCENE, all_files(tmp_path), model_sha256="abc", resume=True)
+    make_map(trained, SCENE, all_files(tmp_path, resume=True), model_sha256="abc")
     assert contents(tmp_path) == whole
 
 
@@ -286,10 +289,10 @@ def test_nodata_stays_nodata(trained: ConvCapsClassifier, tmp_path: Path) -> Non
 def test_two_programs_do_not_write_one_map(trained: ConvCapsClassifier, tmp_path: Path) -> None:
     files = all_files(tmp_path)
     about = {"a": 1}
-    with PartialMap(files.partial, about, (70, 52)) as first:
+    with PartialMap(files.partial, about, (70, 52), LAYERS) as first:
         first.write(Window(0, 70, 0, 52), {"classes": np.ones((70, 52)), "confidence": np.ones((70, 52))})
         with pytest.raises(OutputError, match="by another hypercaps"):
-            make_map(trained, SCENE, files, model_sha256="abc", resume=True)
+            make_map(trained, SCENE, replace(files, resume=True), model_sha256="abc")
 
 
 def test_a_disk_that_is_too_small_is_noticed_first(
@@ -324,22 +327,17 @@ def test_the_memory_is_shared_between_the_program_and_its_windows(trained: ConvC
     assert 0 < more < 10**8 / (26 * 4)
 
 
-def test_an_unknown_type_of_confidence() -> None:
-    with pytest.raises(OutputError, match="float32 or uint8 is expected"):
-        MapFiles(confidence_dtype="int8")
-
-
 def test_the_partial_file_survives_being_cut_off_before_its_header(tmp_path: Path) -> None:
     path = tmp_path / "m.tif.partial"
     path.write_bytes(bytes(100))
-    with PartialMap(path, {}, (20, 20), resume=True) as partial:
+    with PartialMap(path, {}, (20, 20), LAYERS, resume=True) as partial:
         assert partial.unfinished([Window(0, 16, 0, 20), Window(16, 20, 0, 20)]) == [(0, 16, 0, 20), (16, 20, 0, 20)]
         partial.write(Window(16, 20, 0, 20), {"classes": np.full((4, 20), 3), "confidence": np.ones((4, 20))})
-    with PartialMap(path, {}, (20, 20), resume=True) as partial:
+    with PartialMap(path, {}, (20, 20), LAYERS, resume=True) as partial:
         assert partial.unfinished([Window(0, 16, 0, 20), Window(16, 20, 0, 20)]) == [(0, 16, 0, 20)]
         assert (partial.read("classes", 16, 20) == 3).all() and path.stat().st_size == partial.size
 
 
 def test_too_little_memory_is_said(trained: ConvCapsClassifier, tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match="hypercaps itself holds 300 MB, so a map can't be made within 200 MB"):
-        make_map(trained, SCENE, all_files(tmp_path), model_sha256="abc", memory=200_000_000)
+        make_map(trained, SCENE, all_files(tmp_path, memory=200_000_000), model_sha256="abc")

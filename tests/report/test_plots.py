@@ -46,10 +46,10 @@ def test_curves_of_one_epoch_and_without_validation() -> None:
 def test_reliability_with_and_without_calibration() -> None:
     sure, right = np.linspace(0.2, 0.95, 40), np.arange(40) % 3 > 0
     bare = ConfidenceReport(reliability(sure, right))
-    assert min(shape_of(reliability_picture(bare.to_json()))) > 100
+    assert min(shape_of(reliability_picture(bare))) > 100
     table = rejection_table(sure, right)
-    assert table[-1]["accuracy"] is None  # no pixel reaches the last threshold
+    assert table[-1].accuracy is None  # nothing is that sure
     calibrated = ConfidenceReport(bare.before, "isotonic", bare.before, table)
-    assert min(shape_of(reliability_picture(calibrated.to_json()))) > 100
-    unsure = ConfidenceReport(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
-    assert min(shape_of(reliability_picture(unsure.to_json()))) > 100
+    assert min(shape_of(reliability_picture(calibrated))) > 100
+    doubtful = ConfidenceReport(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
+    assert min(shape_of(reliability_picture(doubtful))) > 100

@@ -19,7 +19,9 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.errors import SplitError
+from hypercaps.errors import DataWarning, SplitError
+from hypercaps.pipeline.requests import MapRequest, TrainRequest, run_files
+from hypercaps.pipeline.run_files import LAYER_FILES
 from hypercaps.pipeline.train import train_run
 from hypercaps.report.quicklook import quicklook, rgb_bands
 from hypercaps.report.run_report import make_report
@@ -44,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     classifier = ConvCapsClassifier(**QUICK, split_by="blocks", block=7, val=0.2)
     scene, labels = scene_and_labels()
     command = "hypercaps train '<i>cube</i>.npy'"
-    train_run(classifier, scene, labels, out, both=True, reject=0.9, coverage=0.9, command=command)
+    options = MapRequest(run_files(["sets"]), reject=0.9, coverage=0.9)
+    train_run(classifier, scene, labels, out, TrainRequest(map=options, both=True, command=command))
     return out
 
 
@@ -140,7 +143,7 @@ def test_every_number_is_that_of_the_run(folder: Path, page: Page) -> None:
 
 
 def test_the_report_is_made_from_the_folder_alone(folder: Path) -> None:
-    assert make_report(folder) == (folder / "report.html").read_text(encoding="utf-8")
+    assert make_report(folder, LAYER_FILES) == (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_classes_and_their_pixels_are_counted(folder: Path) -> None:
@@ -195,7 +198,7 @@ def test_the_report_mentions_a_missing_map_and_missing_validation(tmp_path: Path
     scene, labels = scene_and_labels()
     options = {key: value for key, value in QUICK.items() if key not in ("epochs", "batch_size")}
     classifier = ConvCapsClassifier(**options, method="rbf-svm", val=0.0)
-    train_run(classifier, scene, labels, tmp_path / "run", with_map=False)
+    train_run(classifier, scene, labels, tmp_path / "run", TrainRequest(with_map=False))
     text = Page((tmp_path / "run" / "report.html").read_text()).text
     assert "This run has no map" in text and "confidence is the raw score" in text
     assert "has no capsules, so there is no band attribution" in text
@@ -277,7 +280,7 @@ def test_train_both_from_the_command_line(tmp_path: Path) -> None:
 def test_both_is_refused_for_splits_without_a_counterpart(tmp_path: Path) -> None:
     scene, labels = scene_and_labels()
     with pytest.raises(SplitError, match="no counterpart"):
-        train_run(ConvCapsClassifier(split_by="polygons"), scene, labels, tmp_path / "run", both=True)
+        train_run(ConvCapsClassifier(split_by="polygons"), scene, labels, tmp_path / "run", TrainRequest(both=True))
     assert not (tmp_path / "run").exists()
 
 
@@ -293,8 +296,8 @@ def test_ctrl_c_in_the_second_training_keeps_the_first(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(ConvCapsClassifier, "fit", once)
     classifier = ConvCapsClassifier(**QUICK, recipe="paper", block=7)
-    result = train_run(classifier, scene, labels, tmp_path / "run", both=True, with_map=False)
-    assert len(fitted) == 2 and "both" not in result.metrics and (tmp_path / "run" / "model.safetensors").exists()
+    result = train_run(classifier, scene, labels, tmp_path / "run", TrainRequest(both=True, with_map=False))
+    assert len(fitted) == 2 and result.metrics.both is None and (tmp_path / "run" / "model.safetensors").exists()
     assert "Random split and block split" not in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -308,6 +311,8 @@ def test_a_split_without_validation_pixels_is_refused_before_training(
     few[6:] = 0
     monkeypatch.setattr(ConvCapsClassifier, "fit", lambda *args, **options: pytest.fail("it was trained"))
     classifier = ConvCapsClassifier(**QUICK, val=0.02)
-    with pytest.raises(SplitError, match=f"--{option} needs validation pixels"):
-        train_run(classifier, scene, Labels.from_array(few), tmp_path / "run", **{option: 0.8})
+    options = MapRequest(run_files(["sets"] if option == "coverage" else []), **{option: 0.8})
+    warned = pytest.warns(DataWarning, match="takes no pixel of")
+    with warned, pytest.raises(SplitError, match=f"--{option} needs validation pixels"):
+        train_run(classifier, scene, Labels.from_array(few), tmp_path / "run", TrainRequest(map=options))
     assert not (tmp_path / "run").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -33,6 +33,9 @@ from hypercaps.cli.options import (
     set_threads,
     with_bands_of,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @app.command(epilog="Example:  hypercaps evaluate runs/first/model.safetensors indian-pines")
@@ -77,7 +80,9 @@ def evaluate(
     )
 
     from hypercaps.classifier import load_model
+    from hypercaps.inference.run_metrics import to_json_by_split
     from hypercaps.pipeline.evaluate import check_both, evaluate_both, evaluation_metrics, evaluation_split
+    from hypercaps.pipeline.requests import RunObserver
 
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
@@ -89,28 +94,23 @@ def evaluate(
     if both:
         check_both(trained, truth)
         with progress.RunProgress(console_err() if to_stdout else console) as shown:
-            compared = evaluate_both(
-                classifier,
-                cube,
-                truth,
-                block=block,
-                on_start=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
+            observer = RunObserver(
                 on_training=shown.training,
                 on_mapping=shown.mapping,
+                on_second=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
             )
-        _show(compared, json_file, tables.print_both)
+            compared = evaluate_both(classifier, cube, truth, block=block, observer=observer)
+        _show(to_json_by_split(compared), json_file, lambda to: tables.print_both(to, compared))
         return
     given = open_split(split_file, truth, patch=trained.patch) if split_file else None
     split = evaluation_split(trained, cube, truth, given)
     with progress.RunProgress(console) as shown:
         scores = classifier.evaluate(cube, truth, split, shown.mapping)
     metrics = evaluation_metrics(trained, cube, scores, split)
-    _show(metrics, json_file, tables.print_scores)
+    _show(metrics.to_json(), json_file, lambda to: tables.print_scores(to, metrics))
 
 
-def _show(
-    metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Any, Mapping[str, Any]], None]
-) -> None:
+def _show(metrics: Mapping[str, Any], json_file: Path | None, print_them: Callable[[Console], None]) -> None:
     """Print the scores as a table or as JSON, and write them to a file."""
     from hypercaps.io.writers.atomic import write_json
 
@@ -118,7 +118,7 @@ def _show(
     if json_file == Path("-"):
         typer.echo(json.dumps(metrics, indent=2))
         return
-    print_them(console, metrics)
+    print_them(console)
     if json_file is not None:
         write_json(json_file, metrics)
         console.print(f"wrote {plain(json_file)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -73,39 +73,40 @@ def map_(
     from hypercaps.cli import progress
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_mask, open_scene
-    from hypercaps.io.writers.atomic import check_output, file_sha256
-    from hypercaps.io.writers.map_files import MapFiles
+    from hypercaps.io.writers.atomic import file_sha256
+    from hypercaps.pipeline.requests import MapRequest
 
     console = console_out()
-    most_memory = memory_bytes(memory)
     refuse_together(ctx, "cluster", ("workers",))
-    picture = out.suffix.lower() == ".png"
-    files = MapFiles(
-        classes=None if picture else out,
-        confidence=confidence,
-        probabilities=probabilities,
-        picture=out if picture else None,
-        confidence_dtype=confidence_dtype,
-        sets=None if coverage is None else out.with_name(f"{out.stem}_sets.tif"),
-        coverage=coverage,
+    is_picture = out.suffix.lower() == ".png"
+    layers = {
+        "classes": None if is_picture else out,
+        "confidence": confidence,
+        "probabilities": probabilities,
+        "sets": None if coverage is None else out.with_name(f"{out.stem}_sets.tif"),
+    }
+    request = MapRequest(
+        {name: path for name, path in layers.items() if path is not None},
+        picture=out if is_picture else None,
+        memory=memory_bytes(memory),
         reject=reject,
+        coverage=coverage,
+        confidence_dtype=confidence_dtype,
+        resume=resume,
     )
     taken = input_files(model, scene, mask)
     taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
-    taken += input_files(wavelengths)
-    for path in (*files.possible(), files.partial):
-        rasters = {".tif", ".tiff"} if path in (out, confidence, probabilities, files.sets) else set()
-        check_output(path, rasters | {".png"} if path == out else rasters, inputs=taken)
-        taken.append(path)
+    request.check_outputs(taken + input_files(wavelengths))
     options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
     cube = open_scene(scene, **options, progress=progress.download_bar(console))
-    only = open_mask(mask, cube) if mask else None
+    if mask:
+        request = replace(request, mask=open_mask(mask, cube))
 
     from hypercaps.classifier import load_model  # imports torch: only after the inputs could be read
-    from hypercaps.pipeline.map import check_calibrated, make_map
+    from hypercaps.pipeline.map import make_map
 
     classifier = load_model(model, device=device, precision=precision)
-    check_calibrated(classifier.model_, files)
+    request.check_calibrated(classifier.model_)
     cube = with_bands_of(classifier.model_, cube, resample)
     set_threads(threads)
     try:
@@ -113,26 +114,16 @@ def map_(
             mapper = None
             if pool is not None:
                 from hypercaps.io.open import Opening
-                from hypercaps.pipeline.cluster_map import MapJob, map_windows_on
+                from hypercaps.pipeline.cluster_map import MapJob, cluster_mapper
 
                 opening = Opening.of(scene, **options)
                 job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
-                with_scores = probabilities is not None
-                mapper = partial(map_windows_on, pool, job, only=only, with_scores=with_scores, coverage=coverage)
-            make_map(
-                classifier,
-                cube,
-                files,
-                model_sha256=file_sha256(model),
-                only=only,
-                memory=most_memory,
-                resume=resume,
-                mapper=mapper,
-                on_progress=shown.mapping,
-            )
+                mapper = cluster_mapper(pool, job, request)
+            sha256 = file_sha256(model)
+            make_map(classifier, cube, request, model_sha256=sha256, mapper=mapper, on_progress=shown.mapping)
     except KeyboardInterrupt:
-        kept = f"What is finished is in {plain(files.partial)}: the same command with --resume goes on."
-        console.print(f"Stopped. {kept if files.partial.exists() else 'Nothing was written.'}", soft_wrap=True)
+        kept = f"What is finished is in {plain(request.partial)}: the same command with --resume goes on."
+        console.print(f"Stopped. {kept if request.partial.exists() else 'Nothing was written.'}", soft_wrap=True)
         raise typer.Exit(130) from None
-    for path in files.all(classifier.legend_):
+    for path in request.outputs():
         console.print(f"wrote {plain(path)}")

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hypercaps.io.writers.run_folder import RUN_FILES
-from hypercaps.report.wording import Metrics, both_text, leakage_text, scene_text, split_text
+from hypercaps.pipeline.run_files import RUN_FILES
+from hypercaps.report.wording import both_text, leakage_text, scene_text, split_text
 
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.inference.explain import Explanation
+    from hypercaps.inference.run_metrics import RunMetrics
     from hypercaps.study.study import StudyResult
 
 _FILES = {
@@ -38,11 +39,11 @@ _FILES = {
 }
 
 
-def print_scores(console: Console, metrics: Metrics) -> None:
+def print_scores(console: Console, metrics: RunMetrics) -> None:
     """Accuracy by class, OA, AA and kappa, and where they hold."""
     table = _table("class>", "name", "test pixels>", "accuracy>")
-    for row in metrics["per_class"]:
-        table.add_row(str(row["label"]), escape(row["name"]), f"{row['test']:,}", _percent(row["accuracy"]))
+    for row in metrics.per_class:
+        table.add_row(str(row.label), escape(row.name), f"{row.test:,}", _percent(row.accuracy))
     console.print()
     console.print(table)
     console.print()
@@ -50,42 +51,43 @@ def print_scores(console: Console, metrics: Metrics) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _score_lines(metrics: Metrics) -> Iterable[str]:
+def _score_lines(metrics: RunMetrics) -> Iterable[str]:
     """The lines below the table of classes."""
     sizes = ""
-    if metrics["n_train"] is not None:
-        sizes = f" ({metrics['n_train']:,} training, {metrics['n_val']:,} validation pixels)"
+    if metrics.n_train is not None:
+        sizes = f" ({metrics.n_train:,} training, {metrics.n_val:,} validation pixels)"
     yield (
-        f"[bold]OA {metrics['oa']:.2f} %   AA {metrics['aa']:.2f} %   kappa {metrics['kappa']:.2f} %[/]   "
-        f"on {metrics['n_test']:,} test pixels{sizes}"
+        f"[bold]OA {metrics.oa:.2f} %   AA {metrics.aa:.2f} %   kappa {metrics.kappa:.2f} %[/]   "
+        f"on {metrics.n_test:,} test pixels{sizes}"
     )
     yield split_text(metrics)
-    yield from filter(None, (None if "both" in metrics else leakage_text(metrics), scene_text(metrics)))
-    if metrics.get("ece_after") is not None:
+    yield from filter(None, (None if metrics.both is not None else leakage_text(metrics), scene_text(metrics)))
+    confidence = metrics.confidence
+    if confidence is not None and confidence.ece_after is not None:
         yield (
-            f"Confidence differs from accuracy by {100 * metrics['ece_after']:.1f} percentage points on average "
-            f"({100 * metrics['ece_before']:.1f} before calibration)."
+            f"Confidence differs from accuracy by {100 * confidence.ece_after:.1f} percentage points on average "
+            f"({100 * confidence.ece_before:.1f} before calibration)."
         )
-    if "train_seconds" in metrics:
+    if metrics.train_seconds is not None:
         yield (
-            f"{metrics['parameters']:,} parameters, {metrics['epochs']} epochs in {metrics['train_seconds']:.1f} s, "
-            f"weights of epoch {metrics['best_epoch']}"
+            f"{metrics.parameters:,} parameters, {metrics.epochs} epochs in {metrics.train_seconds:.1f} s, "
+            f"weights of epoch {metrics.best_epoch}"
         )
 
 
-def print_both(console: Console, both: Mapping[str, Metrics]) -> None:
+def print_both(console: Console, both: Mapping[str, RunMetrics]) -> None:
     """The scores of a random split and of a block split side by side."""
-    sides = [f" of {metrics['block']}" if metrics["block"] else "" for metrics in both.values()]
+    sides = [f" of {metrics.block}" if metrics.block else "" for metrics in both.values()]
     table = _table("", *(f"{name}{side}>" for name, side in zip(both, sides, strict=True)))
     for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa")):
-        table.add_row(f"[bold]{name}[/]", *(f"[bold]{metrics[key]:.2f} %[/]" for metrics in both.values()))
-    table.add_row("leakage", *(f"{100 * metrics['leakage']:.1f} %" for metrics in both.values()))
+        table.add_row(f"[bold]{name}[/]", *(f"[bold]{getattr(metrics, key):.2f} %[/]" for metrics in both.values()))
+    table.add_row("leakage", *(f"{100 * (metrics.leakage or 0):.1f} %" for metrics in both.values()))
     for key, name in (("n_train", "training"), ("n_val", "validation"), ("n_test", "test")):
-        table.add_row(f"{name} pixels", *(f"{metrics[key]:,}" for metrics in both.values()))
-    accuracies = [{row["label"]: row["accuracy"] for row in metrics["per_class"]} for metrics in both.values()]
-    for row in next(iter(both.values()))["per_class"]:
-        cells = (_percent(accuracy.get(row["label"])) for accuracy in accuracies)
-        table.add_row(f"{row['label']} {escape(row['name'])}", *cells)
+        table.add_row(f"{name} pixels", *(f"{getattr(metrics, key):,}" for metrics in both.values()))
+    accuracies = [{row.label: row.accuracy for row in metrics.per_class} for metrics in both.values()]
+    for row in next(iter(both.values())).per_class:
+        cells = (_percent(accuracy.get(row.label)) for accuracy in accuracies)
+        table.add_row(f"{row.label} {escape(row.name)}", *cells)
     console.print()
     console.print(table)
     console.print(f"\n{both_text(both)}", soft_wrap=True)
@@ -107,7 +109,7 @@ def print_files(console: Console, out: Path) -> None:
     """The files of a run's folder."""
     assert set(_FILES) == set(RUN_FILES)
     console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
-    for name, meaning in _FILES.items():
+    for name, meaning in RUN_FILES.items():
         if (out / name).exists():
             console.print(f"  {name:<19} {meaning}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import typer
 
 from hypercaps.cli.app import app
@@ -46,7 +48,6 @@ from hypercaps.cli.options import (
     refuse_without,
     set_threads,
 )
-from hypercaps.errors import OutputError
 
 
 @app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
@@ -97,27 +98,36 @@ def train(
     from hypercaps.data.splits import check_kind
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_mask, open_split
-    from hypercaps.io.writers.map_files import MapFiles, check_share
     from hypercaps.io.writers.run_folder import RunFolder
+    from hypercaps.pipeline.requests import MapRequest, RunObserver, TrainRequest, run_files
+    from hypercaps.pipeline.run_files import RUN_FILES
 
     console = console_out()
-    most_memory = memory_bytes(memory)
     refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block", "both"))
     check_kind(split)
-    MapFiles(confidence_dtype=confidence_dtype)
+    layers = {"probabilities": probabilities, "sets": coverage is not None}
+    request = TrainRequest(
+        with_map=with_map,
+        map=MapRequest(
+            run_files(name for name, chosen in layers.items() if chosen),
+            memory=memory_bytes(memory),
+            reject=reject,
+            coverage=coverage,
+            confidence_dtype=confidence_dtype,
+        ),
+        both=both,
+        command=command_line(),
+        force=force,
+    )
     if split != "blocks":  # with blocks, --train is a share of the ground, and --per-class draws pixels from it
         refuse_together(ctx, "per_class", ("train",))
         if not both:
             refuse_without(ctx, "block", "--split blocks")
-    for option, value in (("coverage", coverage), ("reject", reject)):
-        check_share(option, value)
-        if value is not None and not with_map:
-            raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
     # Not the split file: the run writes the same split again.
-    RunFolder(out, force=force).check(input_files(scene, *(labels or ()), mask, wavelengths))
+    RunFolder(out, RUN_FILES, force=force).check(input_files(scene, *(labels or ()), mask, wavelengths))
     cube, truth = open_both(scene, labels, class_field, wavelengths=wavelengths, allow_remote=allow_remote)
-    given = open_split(split_file, truth) if split_file else None
-    only = open_mask(mask, cube) if mask else None
+    chosen_map = replace(request.map, mask=open_mask(mask, cube)) if mask else request.map
+    request = replace(request, split=open_split(split_file, truth) if split_file else None, map=chosen_map)
 
     from hypercaps.classifier import ConvCapsClassifier  # imports torch: only after the inputs could be read
     from hypercaps.pipeline.train import train_run
@@ -139,26 +149,12 @@ def train(
         precision=precision,
     )
     with progress.RunProgress(console) as shown:
-        result = train_run(
-            classifier,
-            cube,
-            truth,
-            out,
-            split=given,
-            with_map=with_map,
-            only=only,
-            confidence_dtype=confidence_dtype,
-            probabilities=probabilities,
-            coverage=coverage,
-            reject=reject,
-            both=both,
-            command=command_line(),
-            memory=most_memory,
-            force=force,
-            on_second=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
+        observer = RunObserver(
             on_training=shown.training,
             on_mapping=shown.mapping,
+            on_second=lambda other: say(f"Training a second time, with --split {other}, by the same recipe."),
         )
+        result = train_run(classifier, cube, truth, out, request, observer)
     history = classifier.history_
     if history.interrupted:
         console.print(
@@ -167,11 +163,11 @@ def train(
         )
     if with_map and not result.mapped:
         console.print("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
-    if both and "both" not in result.metrics:
+    if both and result.metrics.both is None:
         console.print("[yellow]The second training was left out[/]: there is no figure by the other split.")
     if not result.reported:
         console.print("[yellow]The report was stopped[/]: the run has none.")
     tables.print_scores(console, result.metrics)
-    if "both" in result.metrics:
-        tables.print_both(console, result.metrics["both"])
+    if result.metrics.both is not None:
+        tables.print_both(console, result.metrics.both)
     tables.print_files(console, out)

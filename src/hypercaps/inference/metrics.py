@@ -1,7 +1,8 @@
-"""How good a classification is: numpy in, a frozen dataclass out."""
+"""Accuracy and reliability of a classification: numpy arrays in, frozen dataclasses out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,106 +11,168 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Legend
 
-
-@dataclass(frozen=True)
-class ClassScore:
-    """One class of the legend: how many of its test pixels were found, in percent."""
-
-    label: int
-    name: str
-    accuracy: float | None  # None where the test set holds no pixel of this class
-    test: int
-
-
 BINS = 15  # of confidence, in the reliability table and the expected calibration error
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of the rejection table
 COVERAGES = (0.8, 0.9, 0.95, 0.99)  # of the table of conformal sets
 Floats = npt.NDArray[np.floating[Any]]
 Flags = npt.NDArray[np.bool_]
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """Producer's accuracy of one class, in percent."""
+
+    label: int
+    name: str
+    accuracy: float | None  # None: no test pixel of this class
+    test: int  # test pixels
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Test pixels whose confidence lies in one bin; shares from 0 to 1."""
+
+    lower: float
+    upper: float
+    confidence: float | None  # mean; None: the bin is empty
+    accuracy: float | None
+    count: int
+
+    def to_json(self) -> Json:
+        figures = vars(self).copy()
+        return {"from": figures.pop("lower"), "to": figures.pop("upper"), **figures}
+
+    @classmethod
+    def from_json(cls, row: Json) -> ReliabilityBin:
+        return cls(row["from"], row["to"], row["confidence"], row["accuracy"], row["count"])
+
+
+@dataclass(frozen=True)
+class RejectionRow:
+    """What remains if test pixels below a confidence are rejected; shares from 0 to 1."""
+
+    threshold: float
+    kept: float
+    accuracy: float | None  # of the pixels kept; None: none is kept
+
+
+@dataclass(frozen=True)
+class SetRow:
+    """Conformal sets at one coverage."""
+
+    coverage: float
+    held: float  # share of sets that include the true class
+    size: float  # mean number of classes
 
 
 @dataclass(frozen=True)
 class ConfidenceReport:
-    """Whether confidence is what it says, on the test set; all numbers are shares from 0 to 1."""
+    """How well confidence agrees with accuracy on the test set; shares from 0 to 1."""
 
-    before: tuple[dict[str, Any], ...]  # reliability table of the network's own scores
-    calibration: str | None = None  # its kind; None: the model is not calibrated, nor are the following there
-    after: tuple[dict[str, Any], ...] = ()
-    rejection: tuple[dict[str, Any], ...] = ()
-    # Of COVERAGES: how many conformal sets made for it hold the true class, and how many classes they hold on average
-    sets: tuple[dict[str, float], ...] = ()
+    before: tuple[ReliabilityBin, ...]  # of the network's own scores
+    calibration: str | None = None  # its kind; None: the model is not calibrated and the following are empty
+    after: tuple[ReliabilityBin, ...] = ()
+    rejection: tuple[RejectionRow, ...] = ()  # at THRESHOLDS
+    sets: tuple[SetRow, ...] = ()  # at COVERAGES
+
+    @property
+    def ece_before(self) -> float:
+        return calibration_error(self.before)
+
+    @property
+    def ece_after(self) -> float | None:
+        return None if self.calibration is None else calibration_error(self.after)
 
     def to_json(self) -> dict[str, Any]:
         calibrated = self.calibration is not None
+        at_90 = next((row for row in self.sets if row.coverage == 0.9), None)
+        after = [row.to_json() for row in self.after] if calibrated else None
         return {
             "calibration": self.calibration,
-            "ece_before": calibration_error(self.before),
-            "ece_after": calibration_error(self.after) if calibrated else None,
-            "reliability": {"before": list(self.before), "after": list(self.after) if calibrated else None},
-            "rejection": list(self.rejection) if calibrated else None,
-            "sets": list(self.sets) if calibrated else None,
-            "coverage_90": next((row["held"] for row in self.sets if row["coverage"] == 0.9), None),
-            "set_size_90": next((row["size"] for row in self.sets if row["coverage"] == 0.9), None),
+            "ece_before": self.ece_before,
+            "ece_after": self.ece_after,
+            "reliability": {"before": [row.to_json() for row in self.before], "after": after},
+            "rejection": [vars(row) for row in self.rejection] if calibrated else None,
+            "sets": [vars(row) for row in self.sets] if calibrated else None,
+            "coverage_90": None if at_90 is None else at_90.held,
+            "set_size_90": None if at_90 is None else at_90.size,
         }
 
+    @classmethod
+    def from_json(cls, figures: Json) -> ConfidenceReport:
+        before, after = figures["reliability"]["before"], figures["reliability"]["after"]
+        return cls(
+            tuple(ReliabilityBin.from_json(row) for row in before),
+            figures["calibration"],
+            tuple(ReliabilityBin.from_json(row) for row in after or ()),
+            tuple(RejectionRow(**row) for row in figures["rejection"] or ()),
+            tuple(SetRow(**row) for row in figures["sets"] or ()),
+        )
 
-def reliability(confidence: Floats, right: Flags) -> tuple[dict[str, Any], ...]:
-    """By bins of confidence (N,): how sure the pixels in it are on average, what share is right, and how many."""
+
+def reliability(confidence: Floats, right: Flags) -> tuple[ReliabilityBin, ...]:
+    """Mean confidence and accuracy of pixels (N,) by bins of their confidence."""
     at = np.clip((confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
     count = np.bincount(at, minlength=BINS)
     sure, hits = (np.bincount(at, weights=v, minlength=BINS) / np.maximum(count, 1) for v in (confidence, right))
     return tuple(
-        {
-            "from": k / BINS,
-            "to": (k + 1) / BINS,
-            "confidence": float(sure[k]) if count[k] else None,
-            "accuracy": float(hits[k]) if count[k] else None,
-            "count": int(count[k]),
-        }
+        ReliabilityBin(
+            k / BINS,
+            (k + 1) / BINS,
+            float(sure[k]) if count[k] else None,
+            float(hits[k]) if count[k] else None,
+            int(count[k]),
+        )
         for k in range(BINS)
     )
 
 
-def calibration_error(table: tuple[dict[str, Any], ...]) -> float:
-    """Expected calibration error: how far confidence and accuracy are apart, over the bins by their pixels."""
-    total = sum(row["count"] for row in table)
-    return float(sum(r["count"] * abs(r["confidence"] - r["accuracy"]) for r in table if r["count"]) / total)
+def calibration_error(table: tuple[ReliabilityBin, ...]) -> float:
+    """Expected calibration error: mean difference of confidence and accuracy over the bins, weighted by pixels."""
+    total = sum(row.count for row in table)
+    gaps = (
+        row.count * abs(row.confidence - row.accuracy)
+        for row in table
+        if row.confidence is not None and row.accuracy is not None
+    )
+    return float(sum(gaps) / total)
 
 
-def rejection_table(confidence: Floats, right: Flags) -> tuple[dict[str, Any], ...]:
-    """What is kept if pixels (N,) below a threshold are called unsure, and how good that is; None: nothing is kept."""
+def rejection_table(confidence: Floats, right: Flags) -> tuple[RejectionRow, ...]:
+    """Share and accuracy of the pixels (N,) that are kept at each of THRESHOLDS."""
     rows = []
     for threshold in THRESHOLDS:
         kept = confidence >= threshold
         accuracy = float(right[kept].mean()) if kept.any() else None
-        rows.append({"threshold": threshold, "kept": float(kept.mean()), "accuracy": accuracy})
+        rows.append(RejectionRow(threshold, float(kept.mean()), accuracy))
     return tuple(rows)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Overall accuracy, average accuracy and Cohen's kappa in percent, per class, and the confusion."""
+    """Overall accuracy, average accuracy and Cohen's kappa in percent, accuracy by class, and confusion matrix."""
 
     oa: float
     aa: float
     kappa: float
     per_class: tuple[ClassScore, ...]
-    confusion: npt.NDArray[np.int64]  # (n, n): rows are the truth, columns what was predicted
-    trust: ConfidenceReport | None = None  # where confidence was looked at
+    confusion: npt.NDArray[np.int64]  # (n, n): true class by row, predicted class by column
+    confidence: ConfidenceReport | None = None  # None: confidence was not evaluated
 
     @property
     def n_test(self) -> int:
         return int(self.confusion.sum())
 
     def to_json(self) -> dict[str, Any]:
-        """The part of metrics.json that scores make up."""
+        """The scores as they stand in metrics.json."""
         return {
             "oa": self.oa,
             "aa": self.aa,
             "kappa": self.kappa,
             "per_class": [vars(score) for score in self.per_class],
             "confusion": self.confusion.tolist(),
-        } | ({} if self.trust is None else self.trust.to_json())
+        } | ({} if self.confidence is None else self.confidence.to_json())
 
 
 def confusion_matrix(
@@ -119,24 +182,24 @@ def confusion_matrix(
     labels = legend.labels
     n = len(labels)
     for what, values in (("true", truth), ("predicted", predicted)):
-        strange = np.setdiff1d(values, labels)
-        if strange.size:
-            raise ValueError(f"{what} labels {strange.tolist()} are not in the legend {labels.tolist()}")
+        unknown = np.setdiff1d(values, labels)
+        if unknown.size:
+            raise ValueError(f"{what} labels {unknown.tolist()} are not in the legend {labels.tolist()}")
     pairs = np.searchsorted(labels, truth) * n + np.searchsorted(labels, predicted)
     return np.bincount(pairs, minlength=n * n).reshape(n, n).astype(np.int64)
 
 
 def score(truth: npt.NDArray[np.integer[Any]], predicted: npt.NDArray[np.integer[Any]], legend: Legend) -> Scores:
-    """Compare labels of test pixels with predictions for them. Classes without test pixels don't count in AA."""
+    """Compare true and predicted labels of test pixels, (N,) each. Classes without test pixels don't count in AA."""
     if truth.shape != predicted.shape or truth.size == 0:
         raise ValueError(f"{truth.shape} true and {predicted.shape} predicted labels can't be compared")
     confusion = confusion_matrix(truth, predicted, legend)
     total = confusion.sum()
-    of_class = confusion.sum(axis=1)
+    of_class = confusion.sum(axis=1)  # (n,) test pixels
     hits = confusion.diagonal()
     observed = hits.sum() / total
     by_chance = float((of_class * confusion.sum(axis=0)).sum()) / float(total) ** 2
-    # One class only, always right: no agreement beyond chance can be shown, and none is missing.
+    # With a single class that is always right, agreement by chance is complete: kappa is defined as 1.
     kappa = 1.0 if by_chance == 1.0 else (observed - by_chance) / (1.0 - by_chance)
     per_class = tuple(
         ClassScore(entry.label, entry.name, 100.0 * float(h) / int(n) if n else None, int(n))

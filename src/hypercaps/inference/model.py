@@ -22,22 +22,22 @@ from hypercaps.training.preprocessing import Preprocessing, kind_of
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A network, or what stands for one, and all that is needed to use it on a scene."""
+    """A trained network (or support vector machine) and everything needed to apply it to a scene."""
 
     method: str
     patch: int
-    structure: dict[str, Any]  # what was changed from the method's default sizes
+    structure: dict[str, Any]  # sizes that differ from the method's defaults
     network: nn.Module
-    preprocessing: Preprocessing  # what is done to spectra before the network sees them
-    legend: Legend  # the trained classes: entry i belongs to output i
+    preprocessing: Preprocessing  # of spectra, before the network
+    legend: Legend  # trained classes: entry i belongs to output i of the network
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
-    fwhm: npt.NDArray[np.float64] | None = None  # (bands,) nm: how wide each band is at half of its height
+    fwhm: npt.NDArray[np.float64] | None = None  # (bands,) nm, full width at half maximum
     recipe: TrainingRecord = field(default_factory=TrainingRecord)  # how it was trained
     split: SplitDescription = field(default_factory=SplitDescription)  # what it was trained on
     scene: str = ""
     scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
     versions: dict[str, str] = field(default_factory=dict)
-    calibration: Calibration | None = None  # None: scores are as the network says them
+    calibration: Calibration | None = None  # None: confidence is the network's raw score
 
     @property
     def bands(self) -> int:
@@ -48,11 +48,11 @@ class TrainedModel:
         return count_parameters(self.network)
 
     def confidences(self, scores: Tensor) -> Tensor:
-        """What the network says (..., n) as numbers from 0 to 1, the highest for the same class."""
+        """Output of the network (..., n) as scores from 0 to 1 in the same order of classes."""
         return get_method(self.method).confidence(scores)
 
     def calibrated(self, what_for: str) -> Calibration:
-        """The calibration, or a refusal of what can't be had without one."""
+        """The calibration; refuses ``what_for``, which needs one, if there is none."""
         if self.calibration is None:
             raise ModelFileError(
                 f"the model is not calibrated and {what_for} needs that: train it again with validation pixels (--val)"
@@ -60,13 +60,13 @@ class TrainedModel:
         return self.calibration
 
     def check_fits(self, scene: Scene) -> None:
-        """Refuse a scene that the model can't be used on: with other bands or, where they are unknown, their number."""
+        """Refuse a scene with other wavelengths or, if wavelengths are unknown, another number of bands."""
         ours, theirs = usable_wavelengths(self.wavelengths), usable_wavelengths(scene.wavelengths)
         if ours is not None and theirs is not None:
-            if found := differences(ours, theirs):
+            if differing := differences(ours, theirs):
                 raise ModelFileError(
                     f"the {scene.bands} bands of scene {scene.name!r} are not the {self.bands} of the model (trained "
-                    f"on {self.scene!r}): {'; '.join(found)}; resample it to the model's bands (--resample, or "
+                    f"on {self.scene!r}): {'; '.join(differing)}; resample it to the model's bands (--resample, or "
                     "resampled() from Python), or train a model on this scene"
                 )
         elif scene.bands != self.bands:
@@ -76,7 +76,7 @@ class TrainedModel:
             )
 
     def resampled(self, scene: Scene) -> Scene:
-        """The scene with the model's bands, by their widths where they are known; read by window, as before."""
+        """The scene resampled to the model's bands, with their widths if known; it is still read by windows."""
         ours = usable_wavelengths(self.wavelengths)
         if ours is None:
             raise ModelFileError(
@@ -86,7 +86,7 @@ class TrainedModel:
         return resample(scene, ours, self.fwhm)
 
     def describe(self) -> dict[str, Any]:
-        """All but the arrays, as JSON takes it."""
+        """Everything but the arrays, as JSON."""
         return {
             "method": self.method,
             "bands": self.bands,

@@ -1,6 +1,6 @@
-"""One self-contained file: weights, preprocessing, legend, wavelengths, recipe, split, versions.
+"""Model files: weights, preprocessing, legend, wavelengths, recipe, split and versions in one safetensors file.
 
-A safetensors file: arrays, and metadata in JSON. Reading one runs nothing that is in it.
+The file holds arrays, and metadata as JSON. Reading it executes no code from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hypercaps.models.history import TrainingRecord
 from hypercaps.models.registry import get_method
 from hypercaps.training.preprocessing import KINDS, kind_of
 
-FORMAT_KEY = "hypercaps-model"  # the one metadata entry: safetensors writes several in no fixed order
+FORMAT_KEY = "hypercaps-model"  # the only metadata entry: safetensors writes several in no fixed order
 FORMAT_VERSION = 2
 _NETWORK = "network."
 _CALIBRATION = "calibration."
@@ -39,7 +39,7 @@ def write_model(path: Path, model: TrainedModel) -> None:
     kind = kind_of(model.preprocessing)
     for part, array in model.preprocessing.arrays().items():
         arrays[f"{kind}.{part}"] = torch.from_numpy(np.ascontiguousarray(array))
-    for name, of_bands in (("wavelengths", model.wavelengths), ("fwhm", model.fwhm)):  # older readers skip the second
+    for name, of_bands in (("wavelengths", model.wavelengths), ("fwhm", model.fwhm)):  # older versions skip fwhm
         if of_bands is not None:
             arrays[name] = torch.from_numpy(np.ascontiguousarray(of_bands, dtype=np.float64))
     if model.calibration is not None:
@@ -52,7 +52,7 @@ def write_model(path: Path, model: TrainedModel) -> None:
 
 
 def read_model(path: Path) -> TrainedModel:
-    """Read a model file; anything but a whole hypercaps model is refused."""
+    """Read a model file; refuse anything but a complete hypercaps model."""
     if not path.is_file():
         raise ModelFileError(f"there is no model file {path}: give a run's model.safetensors")
     try:
@@ -77,7 +77,7 @@ def read_model(path: Path) -> TrainedModel:
             )
         if header["digest"] != _digest(arrays, header["description"]):
             raise ModelFileError(f"{path} is damaged or was altered: it is not as it was written; get it again")
-        if header["format_version"] == 1 and _VIEWPOINTS in arrays:  # (n, a, e, c, d) then
+        if header["format_version"] == 1 and _VIEWPOINTS in arrays:  # (n, a, e, c, d) in format 1
             arrays[_VIEWPOINTS] = arrays[_VIEWPOINTS].permute(3, 1, 0, 2, 4).contiguous()
         return _assemble(header["description"], arrays)
     except ModelFileError:
@@ -94,12 +94,12 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
         if not isinstance(about[part], dict):
             raise TypeError(f"its {part} is not an object")
     bands, patch = int(about["bands"]), int(about["patch"])
-    kind = about.get("preprocessing", "whitening")  # the only one when files did not name it
+    kind = about.get("preprocessing", "whitening")  # older files do not name it
     parts = {key.removeprefix(f"{kind}."): a.numpy() for key, a in arrays.items() if key.startswith(f"{kind}.")}
     preprocessing = KINDS[kind](**parts)
     if preprocessing.bands != bands:
         raise ValueError(f"its {kind} is not for {bands} bands")
-    # Weights are put into a blueprint: a description that lies about sizes costs nothing.
+    # The blueprint allocates no memory: a file that claims huge sizes is refused without using any.
     network = get_method(about["method"]).blueprint(bands, len(legend), patch=patch, structure=about["structure"])
     weights = {key.removeprefix(_NETWORK): value for key, value in arrays.items() if key.startswith(_NETWORK)}
     for key, blank in network.state_dict().items():
@@ -130,7 +130,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
 
 
 def _calibration(about: dict[str, Any] | None, arrays: dict[str, Tensor]) -> Calibration | None:
-    """Older files and those of models without validation pixels have none."""
+    """None for older files and for models without validation pixels."""
     if about is None:
         return None
     parts = {part: arrays[_CALIBRATION + part].numpy() for part in ("at", "share", "conformity")}
@@ -154,7 +154,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _digest(arrays: dict[str, Tensor], about: dict[str, Any]) -> str:
-    """A fingerprint of the description and of the arrays' names, shapes and bytes: a flipped bit is noticed."""
+    """SHA-256 of the description and of the names, types, shapes and bytes of the arrays."""
     sha = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for key in sorted(arrays):
         array = arrays[key].detach().cpu().numpy()

@@ -1,13 +1,14 @@
-"""Scene -> class map and confidence, window by window with a halo.
+"""Classify a scene window by window, with a halo of half a patch.
 
-Arithmetic is done in tiles that lie on a fixed grid of the scene, and windows are made of whole tiles. So
-every pixel goes through the very same sums whatever the window size, and maps agree to the last bit.
+Networks compute in tiles on a fixed grid of the scene, and windows consist of whole tiles. Every pixel therefore goes
+through the same sums whatever the window size, and maps agree to the last bit.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,29 +25,41 @@ from hypercaps.inference.model import TrainedModel
 from hypercaps.models.protocols import BatchInvariant, IndexedForward, WindowForward, kernel_threads
 from hypercaps.training.patches import read_with_halo, reflect_invalid
 
-STRIP = 4  # rows of a tile that go through the network at once: 64 pixels stay near the cache
-_AT_ONCE = 16_384  # pixels whose patches' places are written down at once: 3 MB
-WINDOW = 128  # default side of the windows that are read at once
+STRIP = 4  # rows of a tile per forward pass: 64 pixels fit into the cache
+_CHUNK = 16_384  # pixels whose patch indices are computed at once: 3 MB
+WINDOW = 128  # default side of a window
 
 Mask = npt.NDArray[np.bool_]
-OnProgress = Callable[[int, int], None]  # pixels done, pixels in all
+OnProgress = Callable[[int, int], None]  # pixels done, total number of pixels
 
 
 class ClassMap(NamedTuple):
     """A classified scene."""
 
-    classes: npt.NDArray[np.int16]  # (rows, columns) labels of the legend; 0 where there is none
-    confidence: npt.NDArray[np.float32]  # (rows, columns) of the winning class, 0 to 1; NaN there
+    classes: npt.NDArray[np.int16]  # (rows, columns) labels of the legend; 0: no class
+    confidence: npt.NDArray[np.float32]  # (rows, columns) of that class, 0 to 1; NaN: no class
 
 
 class MappedWindow(NamedTuple):
     """A classified window of a scene."""
 
     at: Window
-    classes: npt.NDArray[np.int16]  # (h, w) labels of the legend; 0 where there is none
-    confidence: npt.NDArray[np.float32]  # (h, w) of the winning class, 0 to 1; NaN there
-    scores: npt.NDArray[np.float32] | None  # (h, w, n) in all classes, if they were asked for; NaN there
-    sets: npt.NDArray[np.uint8] | None = None  # (h, w) classes in each conformal set, if asked for; 0 there
+    classes: npt.NDArray[np.int16]  # (h, w) labels of the legend; 0: no class
+    confidence: npt.NDArray[np.float32]  # (h, w) of that class, 0 to 1; NaN: no class
+    scores: npt.NDArray[np.float32] | None  # (h, w, n) of all classes; NaN: no class; None: not requested
+    sets: npt.NDArray[np.uint8] | None = None  # (h, w) size of the conformal set; 0: no class; None: not requested
+
+
+@dataclass(frozen=True)
+class WindowOutputs:
+    """What to compute for each window beside classes and confidence."""
+
+    with_scores: bool = False  # scores of all classes
+    raw: bool = False  # as the network gives them, not calibrated
+    coverage: float | None = None  # sizes of the conformal sets for this share of pixels
+
+
+CLASSES_ONLY = WindowOutputs()
 
 
 def map_scene(
@@ -71,13 +84,13 @@ def map_scene(
 def map_scores(
     model: TrainedModel, scene: Scene, *, window: int = WINDOW, raw: bool = False
 ) -> npt.NDArray[np.float32]:
-    """Confidence in all classes (rows, columns, n), 0 to 1; NaN for invalid pixels.
+    """Scores of all classes (rows, columns, n), 0 to 1; NaN for invalid pixels.
 
-    Calibrated probabilities, or, if ``raw`` or the model is not calibrated, what the network says: for capsules their
-    lengths.
+    Calibrated probabilities, or, if ``raw`` or the model is not calibrated, the output of the network: for capsules
+    their lengths.
     """
     scores = np.full((*scene.shape[:2], len(model.legend)), np.nan, dtype=np.float32)
-    for part in map_windows(model, scene, windows_of(scene, window), with_scores=True, raw=raw):
+    for part in map_windows(model, scene, windows_of(scene, window), WindowOutputs(with_scores=True, raw=raw)):
         scores[part.at.rows, part.at.cols] = part.scores
     count_without_class(scene, np.isnan(scores[:, :, 0]))
     return scores
@@ -92,21 +105,19 @@ def map_windows(
     model: TrainedModel,
     scene: Scene,
     windows: Iterable[Window],
+    outputs: WindowOutputs = CLASSES_ONLY,
     *,
     only: Mask | None = None,
-    with_scores: bool = False,
-    raw: bool = False,
-    coverage: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[MappedWindow]:
-    """One window after the other; those that hold nothing of ``only`` (rows, columns) are not read."""
+    """Classify windows one by one; those without a pixel of ``only`` (rows, columns) are skipped."""
     check_mask(scene, only)
     model.check_fits(scene)
     total, done = scene.rows * scene.cols, 0
     for at in windows:
         mask = None if only is None else only[at.rows, at.cols]
         if mask is None or mask.any():
-            yield map_window(model, scene, at, mask, with_scores=with_scores, raw=raw, coverage=coverage)
+            yield map_window(model, scene, at, mask, outputs)
         done += (at.r1 - at.r0) * (at.c1 - at.c0)
         if on_progress is not None:
             on_progress(done, total)
@@ -117,34 +128,30 @@ def map_window(
     scene: Scene,
     at: Window,
     mask: Mask | None = None,
-    *,
-    with_scores: bool = False,
-    raw: bool = False,
-    coverage: float | None = None,
+    outputs: WindowOutputs = CLASSES_ONLY,
 ) -> MappedWindow:
-    """One window, whose corners lie on the grid of tiles, or what is marked in ``mask`` (h, w) of it.
+    """Classify a window whose corners lie on the grid of tiles, or the pixels of it that are in ``mask`` (h, w).
 
-    Confidence and scores are calibrated, if the model is, but scores not if ``raw``; classes are the network's own.
-    With ``coverage``, also how many classes it takes to hold the true one in this share of the pixels.
+    Confidence and scores are calibrated if the model is; classes are those of the highest score of the network.
     """
     if mask is None:
         mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool)
     scores = classify_window(model, read_with_halo(scene, at, model.patch // 2), mask)  # (h, w, n)
-    known = ~np.isnan(scores[:, :, 0])
+    valid = ~np.isnan(scores[:, :, 0])
     classes = np.zeros(mask.shape, dtype=np.int16)
     confidence = np.full(mask.shape, np.nan, dtype=np.float32)
-    found = scores[known]  # (N, n)
-    classes[known] = model.legend.labels[found.argmax(axis=1)]
+    of_pixels = scores[valid]  # (N, n)
+    classes[valid] = model.legend.labels[of_pixels.argmax(axis=1)]
     if model.calibration is not None:
-        found = model.calibration(found)
-        if with_scores and not raw:
-            scores[known] = found
-    confidence[known] = found.max(axis=1)
+        of_pixels = model.calibration(of_pixels)
+        if outputs.with_scores and not outputs.raw:
+            scores[valid] = of_pixels
+    confidence[valid] = of_pixels.max(axis=1)
     sets = None
-    if coverage is not None:
+    if outputs.coverage is not None:
         sets = np.zeros(mask.shape, dtype=np.uint8)
-        sets[known] = model.calibrated("a set of classes").sets(found, coverage)
-    return MappedWindow(at, classes, confidence, scores if with_scores else None, sets)
+        sets[valid] = model.calibrated("a set of classes").sets(of_pixels, outputs.coverage)
+    return MappedWindow(at, classes, confidence, scores if outputs.with_scores else None, sets)
 
 
 def check_mask(scene: Scene, only: Mask | None) -> None:
@@ -152,105 +159,112 @@ def check_mask(scene: Scene, only: Mask | None) -> None:
         raise SceneError(f"the mask has shape {only.shape} but scene {scene.name!r} has {scene.shape[:2]} pixels")
 
 
-def count_without_class(scene: Scene, unknown: Mask, only: Mask | None = None) -> None:
-    """Say how many of the pixels that were wanted got no class; refuse a map without any."""
-    wanted = unknown.size if only is None else int(only.sum())
-    invalid = int((unknown if only is None else unknown & only).sum())
-    report_without_class(scene, invalid, wanted)
+def count_without_class(scene: Scene, blank: Mask, only: Mask | None = None) -> None:
+    """Warn of pixels without a class, (rows, columns) ``blank``; refuse a map without any class."""
+    total = blank.size if only is None else int(only.sum())
+    report_without_class(scene, int((blank if only is None else blank & only).sum()), total)
 
 
-def report_without_class(scene: Scene, invalid: int, wanted: int) -> None:
-    if invalid and invalid == wanted:
+def report_without_class(scene: Scene, invalid: int, total: int) -> None:
+    """The same from counts."""
+    if invalid and invalid == total:
         raise SceneError(
-            f"scene {scene.name!r} has no valid pixel to classify: all {wanted} hold NaN, infinity or nodata; give "
+            f"scene {scene.name!r} has no valid pixel to classify: all {total} hold NaN, infinity or nodata; give "
             "a cube with finite values"
         )
     if invalid:
         warnings.warn(
-            f"{invalid} of {wanted} pixels of scene {scene.name!r} hold NaN, infinity or nodata and get no class",
+            f"{invalid} of {total} pixels of scene {scene.name!r} hold NaN, infinity or nodata and get no class",
             DataWarning,
             stacklevel=2,
         )
 
 
 def bytes_per_pixel(model: TrainedModel, scene: Scene) -> int:
-    """What a pixel of a window takes at the height of the work: as stored, as values, as components, as scores."""
+    """Peak memory per pixel of a window: stored values, float values, components, scores."""
     return scene.bands * (2 * scene.dtype.itemsize + 3 + 8) + 16 * len(model.legend) + 32
 
 
 def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDArray[np.float32]:
-    """Scores (h, w, n) of a window given with its halo; NaN where a pixel is invalid or not in ``mask``."""
+    """Scores (h, w, n) of a window given with its halo; NaN for pixels that are invalid or not in ``mask``."""
     halo = model.patch // 2
     height, width = mask.shape
-    wanted = mask & pixels.valid[halo : halo + height, halo : halo + width]
+    mapped = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
-    if isinstance(model.network, BatchInvariant) and model.network.is_batch_invariant:  # no fixed tiles are needed
-        white = model.preprocessing.transform(pixels.values, pixels.valid)
-        scores[wanted] = _scores_of_pixels(model, white, pixels.valid, wanted)
+    if isinstance(model.network, BatchInvariant) and model.network.is_batch_invariant:  # needs no fixed tiles
+        components = model.preprocessing.transform(pixels.values, pixels.valid)
+        scores[mapped] = _classify_indexed(model, components, pixels.valid, mapped)
         return scores
-    device = next(model.network.parameters()).device
     for tile in tile_windows(Window(0, height, 0, width), TILE):
-        if not wanted[tile.rows, tile.cols].any():
-            continue
-        around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
-        valid = pixels.valid[around]
-        white = model.preprocessing.transform(pixels.values[around], valid).to(device)
-        if isinstance(model.network, WindowForward) and valid.all():
-            with torch.inference_mode():
-                found = model.confidences(model.network.over_window(white)).float().cpu().numpy()  # (h, w, n)
-            chosen = wanted[tile.rows, tile.cols]
-            scores[tile.rows, tile.cols][chosen] = found[chosen]
-            continue
-        patches = _patch_view(white, model.patch)  # (h, w, D, D, C), a view
-        for r in range(tile.r0, tile.r1, STRIP):
-            strip = Window(r, min(r + STRIP, tile.r1), tile.c0, tile.c1)
-            chosen = wanted[strip.rows, strip.cols]
-            if not chosen.any():
-                continue
-            part = patches[r - tile.r0 : strip.r1 - tile.r0].flatten(0, 1)  # (B, D, D, C), a copy
-            if not valid.all():
-                part = _mended(part, valid[r - tile.r0 : strip.r1 - tile.r0 + 2 * halo], model.patch)
-            with torch.inference_mode(), kernel_threads(model.network):
-                found = model.confidences(model.network(part)).float().cpu().numpy().reshape(*chosen.shape, -1)
-            scores[strip.rows, strip.cols][chosen] = found[chosen]
+        chosen = mapped[tile.rows, tile.cols]
+        if chosen.any():
+            around = slice(tile.r0, tile.r1 + 2 * halo), slice(tile.c0, tile.c1 + 2 * halo)
+            tile_pixels = Pixels(pixels.values[around], pixels.valid[around])
+            _classify_tile(model, tile_pixels, chosen, scores[tile.rows, tile.cols])
     return scores
 
 
-def _mended(patches: Tensor, valid: Mask, patch: int) -> Tensor:
-    """Patches (B, D, D, C) of a strip whose pixels are ``valid``, halo included: where one holds nothing, mirrored."""
+def _classify_tile(model: TrainedModel, pixels: Pixels, chosen: Mask, scores: npt.NDArray[np.float32]) -> None:
+    """Write the scores (h, w, n) of the chosen pixels (h, w) of a tile, which is given with its halo."""
+    valid = pixels.valid
+    device = next(model.network.parameters()).device
+    components = model.preprocessing.transform(pixels.values, valid).to(device)  # (h + D - 1, w + D - 1, C)
+    network = model.network
+    if isinstance(network, WindowForward) and valid.all():  # shares work between neighbouring patches
+        with torch.inference_mode():
+            scores[chosen] = model.confidences(network.over_window(components)).float().cpu().numpy()[chosen]
+        return
+    patches = _patch_view(components, model.patch)  # (h, w, D, D, C), a view
+    for r0 in range(0, len(chosen), STRIP):
+        strip = slice(r0, min(r0 + STRIP, len(chosen)))
+        if not chosen[strip].any():
+            continue
+        batch = patches[strip].flatten(0, 1)  # (B, D, D, C), a copy
+        if not valid.all():
+            batch = _reflect_patches(batch, valid[strip.start : strip.stop + model.patch - 1], model.patch)
+        with torch.inference_mode(), kernel_threads(network):
+            found = model.confidences(network(batch)).float().cpu().numpy()  # (B, n)
+        scores[strip][chosen[strip]] = found.reshape(*chosen[strip].shape, -1)[chosen[strip]]
+
+
+def _reflect_patches(patches: Tensor, valid: Mask, patch: int) -> Tensor:
+    """Replace invalid pixels in the patches (B, D, D, C) of a strip by their mirror image in the patch.
+
+    ``valid`` is that of the strip with its halo, (h + D - 1, w + D - 1).
+    """
     seen = sliding_window_view(valid, (patch, patch)).reshape(-1, patch, patch)  # (B, D, D), a copy
-    torn = np.flatnonzero(~seen.all(axis=(1, 2)) & seen[:, patch // 2, patch // 2])
-    if torn.size:
-        spectra = patches[torn].flatten(1, 2)  # (T, D*D, C)
-        standing = torch.from_numpy(reflect_invalid(seen[torn])).to(patches.device)[:, :, None].expand_as(spectra)
-        patches[torn] = spectra.gather(1, standing).view(-1, *patches.shape[1:])
+    incomplete = np.flatnonzero(~seen.all(axis=(1, 2)) & seen[:, patch // 2, patch // 2])
+    if incomplete.size:
+        spectra = patches[incomplete].flatten(1, 2)  # (T, D*D, C)
+        sources = torch.from_numpy(reflect_invalid(seen[incomplete])).to(patches.device)[:, :, None].expand_as(spectra)
+        patches[incomplete] = spectra.gather(1, sources).view(-1, *patches.shape[1:])
     return patches
 
 
-def _scores_of_pixels(model: TrainedModel, white: Tensor, valid: Mask, wanted: Mask) -> npt.NDArray[np.float32]:
-    """Scores (N, n) of the wanted pixels (h, w) of a whitened window (h + D - 1, w + D - 1, C)"""
+def _classify_indexed(model: TrainedModel, components: Tensor, valid: Mask, mapped: Mask) -> npt.NDArray[np.float32]:
+    """Scores (N, n) of the mapped pixels (h, w) of a window (h + D - 1, w + D - 1, C), by indices of their patches."""
     network = model.network
     assert isinstance(network, IndexedForward)
-    around, across = np.arange(model.patch), white.shape[1]
-    offsets = (around[:, None] * across + around).ravel()  # of a patch's pixels from its first
-    rows, cols = np.nonzero(wanted)
+    side, across = np.arange(model.patch), components.shape[1]
+    offsets = (side[:, None] * across + side).ravel()  # (D*D,) flat index of a patch's pixels from its first
+    rows, cols = np.nonzero(mapped)
     first = rows * across + cols
-    spectra, seen = white.flatten(0, 1), valid.ravel()
-    whole = bool(valid.all())
-    found = []
-    for at in range(0, first.size, _AT_ONCE):
-        places = (first[at : at + _AT_ONCE, None] + offsets).astype(np.int32)  # (N, D*D)
-        if not whole:
-            torn = np.flatnonzero(~seen[places].all(axis=1))
-            standing = reflect_invalid(seen[places[torn]].reshape(-1, model.patch, model.patch))
-            places[torn] = np.take_along_axis(places[torn], standing, axis=1)
+    spectra, seen = components.flatten(0, 1), valid.ravel()
+    complete = bool(valid.all())
+    scores = []
+    for start in range(0, first.size, _CHUNK):
+        places = (first[start : start + _CHUNK, None] + offsets).astype(np.int32)  # (N, D*D)
+        if not complete:
+            incomplete = np.flatnonzero(~seen[places].all(axis=1))
+            sources = reflect_invalid(seen[places[incomplete]].reshape(-1, model.patch, model.patch))
+            places[incomplete] = np.take_along_axis(places[incomplete], sources, axis=1)
         with torch.inference_mode():
-            scores = network.forward_indexed(spectra, torch.from_numpy(places))
-            found.append(model.confidences(scores).numpy())
-    return np.concatenate(found) if found else np.empty((0, len(model.legend)), dtype=np.float32)
+            found = network.forward_indexed(spectra, torch.from_numpy(places))
+            scores.append(model.confidences(found).numpy())
+    return np.concatenate(scores) if scores else np.empty((0, len(model.legend)), dtype=np.float32)
 
 
-def _patch_view(white: Tensor, patch: int) -> Tensor:
-    """(h + D - 1, w + D - 1, C) -> every D x D patch, (h, w, D, D, C), without copying"""
-    views = white.unfold(0, patch, 1).unfold(1, patch, 1)  # (h, w, C, D, D)
+def _patch_view(components: Tensor, patch: int) -> Tensor:
+    """(h + D - 1, w + D - 1, C) -> every D x D patch, (h, w, D, D, C), without copying."""
+    views = components.unfold(0, patch, 1).unfold(1, patch, 1)  # (h, w, C, D, D)
     return views.permute(0, 1, 3, 4, 2)

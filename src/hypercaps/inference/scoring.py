@@ -1,4 +1,4 @@
-"""Pixels whose class is known, scored just as a map shows them: to calibrate a model, and to say how good it is."""
+"""Classify labelled pixels as a map does, to calibrate a model and to score it."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.inference.calibration import MOST_PIXELS, Calibration, Positions, fit_calibration
-from hypercaps.inference.metrics import COVERAGES, ConfidenceReport, Scores, rejection_table, reliability, score
+from hypercaps.inference.metrics import COVERAGES, ConfidenceReport, Scores, SetRow, rejection_table, reliability, score
 from hypercaps.inference.model import TrainedModel
-from hypercaps.inference.predict import WINDOW, Mask, OnProgress, map_windows, windows_of
+from hypercaps.inference.predict import WINDOW, Mask, OnProgress, WindowOutputs, map_windows, windows_of
 
 
 def calibrate(
     model: TrainedModel, scene: Scene, labels: Labels, val: npt.NDArray[np.integer[Any]]
 ) -> Calibration | None:
-    """How likely classes are at their scores, from validation pixels (flat indices); None if there are none."""
+    """Fit a calibration to the validation pixels (flat indices); None if there are none."""
     if val.size == 0:
         return None
     if val.size > MOST_PIXELS:
         val = np.random.default_rng(0).choice(val, MOST_PIXELS, replace=False)
-    wanted = np.zeros(labels.shape, dtype=bool)
-    wanted.ravel()[val] = True
-    scores, truth = zip(*_scored(model, scene, labels, wanted), strict=True)
+    mask = np.zeros(labels.shape, dtype=bool)
+    mask.ravel()[val] = True
+    scores, truth = zip(*_classify(model, scene, labels, mask), strict=True)
     return fit_calibration(np.concatenate(scores), np.concatenate(truth))
 
 
 def compare(
-    model: TrainedModel, scene: Scene, labels: Labels, wanted: Mask, on_progress: OnProgress | None = None
+    model: TrainedModel, scene: Scene, labels: Labels, mask: Mask, on_progress: OnProgress | None = None
 ) -> Scores:
-    """How good classes and confidence are on the wanted pixels (rows, columns)."""
+    """Score classes and confidence on the labelled pixels of ``mask`` (rows, columns)."""
     columns: list[list[npt.NDArray[Any]]] = []  # of each window; the scores themselves are not kept
-    for said, true in _scored(model, scene, labels, wanted, on_progress):
-        columns.append([true, said.argmax(axis=1), said.max(axis=1)])
+    for raw_scores, true in _classify(model, scene, labels, mask, on_progress):
+        columns.append([true, raw_scores.argmax(axis=1), raw_scores.max(axis=1)])
         if model.calibration is not None:
-            likely = model.calibration(said)
-            held = [model.calibration.covers(likely, true, coverage) for coverage in COVERAGES]
-            sizes = [model.calibration.sets(likely, coverage) for coverage in COVERAGES]
-            columns[-1] += [likely.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]  # (N, 4) both
-    truth, winner, raw, *calibrated = (np.concatenate(column) for column in zip(*columns, strict=True))
-    right = truth == winner
-    trust = ConfidenceReport(reliability(raw, right))
+            probabilities = model.calibration(raw_scores)
+            held = [model.calibration.covers(probabilities, true, coverage) for coverage in COVERAGES]
+            sizes = [model.calibration.sets(probabilities, coverage) for coverage in COVERAGES]
+            columns[-1] += [probabilities.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]  # (N, 4) both
+    truth, predicted, raw, *calibrated = (np.concatenate(column) for column in zip(*columns, strict=True))
+    right = truth == predicted
+    report = ConfidenceReport(reliability(raw, right))
     if model.calibration is not None:
-        sure, *of_sets = calibrated
+        confidence, *of_sets = calibrated
         rows = zip(COVERAGES, *(column.mean(axis=0).tolist() for column in of_sets), strict=True)
-        trust = replace(
-            trust,
+        report = replace(
+            report,
             calibration=model.calibration.kind,
-            after=reliability(sure, right),
-            rejection=rejection_table(sure, right),
-            sets=tuple({"coverage": coverage, "held": held, "size": size} for coverage, held, size in rows),
+            after=reliability(confidence, right),
+            rejection=rejection_table(confidence, right),
+            sets=tuple(SetRow(*row) for row in rows),
         )
-    numbers = model.legend.labels
-    return replace(score(numbers[truth], numbers[winner], model.legend), trust=trust)
+    labels_of = model.legend.labels
+    return replace(score(labels_of[truth], labels_of[predicted], model.legend), confidence=report)
 
 
-def _scored(
-    model: TrainedModel, scene: Scene, labels: Labels, wanted: Mask, on_progress: OnProgress | None = None
+def _classify(
+    model: TrainedModel, scene: Scene, labels: Labels, mask: Mask, on_progress: OnProgress | None = None
 ) -> Iterator[tuple[npt.NDArray[np.float32], Positions]]:
-    """Scores (N, n) as the network says them and positions (N,) of the true classes, window by window."""
-    windows = windows_of(scene, WINDOW)
-    for part in map_windows(model, scene, windows, only=wanted, with_scores=True, raw=True, on_progress=on_progress):
+    """Raw scores (N, n) and class indices (N,) of the pixels of ``mask``, window by window."""
+    outputs = WindowOutputs(with_scores=True, raw=True)
+    for part in map_windows(model, scene, windows_of(scene, WINDOW), outputs, only=mask, on_progress=on_progress):
         assert part.scores is not None
-        known = part.classes > 0
-        truth = labels.array[part.at.rows, part.at.cols][known]
-        yield part.scores[known], np.searchsorted(model.legend.labels, truth)
+        classified = part.classes > 0
+        truth = labels.array[part.at.rows, part.at.cols][classified]
+        yield part.scores[classified], np.searchsorted(model.legend.labels, truth)

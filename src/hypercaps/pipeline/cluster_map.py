@@ -1,6 +1,6 @@
-"""Windows of a map that are classified by the workers of a cluster, the same to the last bit as in one process.
+"""Classify the windows of a map on the workers of a cluster, the same to the last bit as in one process.
 
-Every worker reads the model and opens the scene itself, once for each map.
+Every worker reads the model and opens the scene itself, once per map.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,26 +23,29 @@ from hypercaps.data.window import Window
 from hypercaps.errors import ClusterError, HypercapsError
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model
-from hypercaps.inference.predict import MappedWindow, Mask, map_window
+from hypercaps.inference.predict import CLASSES_ONLY, MappedWindow, Mask, WindowOutputs, map_window
 from hypercaps.io.open import Opening
 from hypercaps.io.paths import absolute
 from hypercaps.io.writers.atomic import file_sha256
+from hypercaps.pipeline.fill_map import Mapper
+from hypercaps.pipeline.map_context import window_outputs
+from hypercaps.pipeline.requests import MapRequest
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class MapJob:
-    """What all windows of a map have in common; small, because it goes with each of them."""
+    """What all windows of a map have in common; small, because it is sent with each of them."""
 
-    model: str  # the file's path
+    model: str  # path of the model file
     model_sha256: str
     opening: Opening
     resample: bool  # to the model's bands
-    scene_look: str
+    scene_fingerprint: str
     device: str
     precision: str
-    token: str  # another one for every map: files may change between two
+    token: str  # unique for each map: files may change between two maps
 
     @classmethod
     def of(
@@ -54,101 +58,105 @@ class MapJob:
         device: str = "cpu",
         precision: str = "float32",
     ) -> MapJob:
-        """``scene`` is what ``opening`` gave on this machine, resampled if asked for: workers must see the same."""
+        """``scene`` is what ``opening`` gives on this machine, resampled if requested: workers must see the same."""
         path = absolute(str(model))
         sha256 = file_sha256(Path(path))
         return cls(path, sha256, opening, resample, scene.fingerprint(), device, precision, uuid.uuid4().hex)
+
+
+def cluster_mapper(cluster: Cluster, job: MapJob, request: MapRequest) -> Mapper:
+    """Classifies windows for ``make_map`` on a cluster."""
+    return partial(map_windows_on, cluster, job, outputs=window_outputs(request), only=request.mask)
 
 
 def map_windows_on(
     cluster: Cluster,
     job: MapJob,
     windows: Iterable[Window],
+    outputs: WindowOutputs = CLASSES_ONLY,
     *,
     only: Mask | None = None,
-    with_scores: bool = False,
-    coverage: float | None = None,
 ) -> Iterator[MappedWindow]:
-    """As ``mapping.map_windows``: in their order, those that hold nothing of ``only`` (rows, columns) left out.
+    """As ``predict.map_windows``: in order, without the windows that contain no pixel of ``only`` (rows, columns).
 
-    Windows are taken as there is room for them, and must be made of whole tiles.
+    Windows are taken from the iterable as workers become free, and must consist of whole tiles.
     """
 
-    def parts() -> Iterator[_Part]:
+    def tasks() -> Iterator[_Task]:
         for at in windows:
             mask = None if only is None else only[at.rows, at.cols]
             if mask is None or mask.any():
-                yield _Part(job, at, None if mask is None or mask.all() else np.packbits(mask), with_scores, coverage)
+                yield _Task(job, at, None if mask is None or mask.all() else np.packbits(mask), outputs)
 
-    return cluster.map_in_order(_classify, parts())
+    return cluster.map_in_order(_classify, tasks())
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Task:
     job: MapJob
     at: Window
-    mask: npt.NDArray[np.uint8] | None  # eight pixels a byte; None: all of them
-    with_scores: bool
-    coverage: float | None = None
+    mask: npt.NDArray[np.uint8] | None  # eight pixels per byte; None: all pixels
+    outputs: WindowOutputs
 
 
 @dataclass(frozen=True)
 class _Tools:
-    """What a worker keeps for the windows of one map."""
+    """What a worker keeps between the windows of one map."""
 
     model: TrainedModel
     scene: Scene
     device: Device
 
 
-_tools: dict[str, _Tools] = {}  # of the last map
-_getting_ready = threading.Lock()  # a worker may have several threads
+_tools: dict[str, _Tools] = {}  # of the last map, by its token
+_preparing = threading.Lock()  # a worker may have several threads
 
 
-def _classify(part: _Part) -> MappedWindow:
-    """What a worker does with a window."""
-    tools, at = _tools_for(part.job), part.at
+def _classify(task: _Task) -> MappedWindow:
+    """Runs on a worker."""
+    tools, at = _tools_for(task.job), task.at
     shape = at.r1 - at.r0, at.c1 - at.c0
     mask = None
-    if part.mask is not None:
-        mask = np.unpackbits(part.mask, count=shape[0] * shape[1]).astype(bool).reshape(shape)
+    if task.mask is not None:
+        mask = np.unpackbits(task.mask, count=shape[0] * shape[1]).astype(bool).reshape(shape)
     with tools.device.arithmetic():
-        return map_window(tools.model, tools.scene, at, mask, with_scores=part.with_scores, coverage=part.coverage)
+        return map_window(tools.model, tools.scene, at, mask, task.outputs)
 
 
 def _tools_for(job: MapJob) -> _Tools:
-    with _getting_ready:
+    with _preparing:
         if job.token not in _tools:
-            tools = _get_ready(job)
+            tools = _prepare(job)
             _tools.clear()
             _tools[job.token] = tools
         return _tools[job.token]
 
 
-def _get_ready(job: MapJob) -> _Tools:
-    """Read the model and open the scene, and see that they are those of the machine that asks."""
+def _prepare(job: MapJob) -> _Tools:
+    """Read the model and open the scene; refuse if they differ from those of the machine that sends the windows."""
     path = Path(job.model)
-    _same("model", job.model, lambda: path, file_sha256, job.model_sha256)
+    _open_same("model", job.model, lambda: path, file_sha256, job.model_sha256)
     model = read_model(path)
 
-    def opened() -> Scene:
+    def open_scene() -> Scene:
         scene = job.opening.open()
         return model.resampled(scene) if job.resample else scene
 
-    scene = _same("scene", str(job.opening), opened, Scene.fingerprint, job.scene_look)
+    scene = _open_same("scene", str(job.opening), open_scene, Scene.fingerprint, job.scene_fingerprint)
     device = Device(job.device, job.precision)
     model.network.to(device.name)
     return _Tools(model, scene, device)
 
 
-def _same(what: str, place: str, get: Callable[[], T], look_at: Callable[[T], str], expected: str) -> T:
+def _open_same(what: str, place: str, open_it: Callable[[], T], fingerprint: Callable[[T], str], expected: str) -> T:
+    """Open a model or scene and compare its fingerprint."""
     hint = "every worker needs the same files under the same paths, most simply by a shared file system"
     try:
-        found = get()
-        look = look_at(found)
+        opened = open_it()
+        actual = fingerprint(opened)
     except (HypercapsError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ClusterError(f"{here()} can't open the {what} {place} ({reason}): {hint}") from error
-    if look != expected:
+    if actual != expected:
         raise ClusterError(f"{here()} finds another {what} at {place} than this machine: {hint}")
-    return found
+    return opened

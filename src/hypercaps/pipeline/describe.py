@@ -1,4 +1,4 @@
-"""What a name or a file is, in words and numbers: for ``hypercaps info``."""
+"""Describe a scene, label file or model for ``hypercaps info``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _describe(what: str, wavelengths: Path | None, allow_remote: bool) -> dict[s
     if what in catalog.names():
         return {"kind": "public scene"} | catalog.get_scene(what).describe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # said when the scene itself is opened
+        warnings.simplefilter("ignore", DataWarning)  # shown when the scene itself is opened
         whole = open_tiles_or_remote(what, SceneError, allow_remote=allow_remote)
     if whole is not None:
         about: dict[str, Any] = {"file": what}
@@ -51,14 +51,14 @@ def _describe(what: str, wavelengths: Path | None, allow_remote: bool) -> dict[s
     if driver is not None:
         return {"kind": "vector labels", "file": str(path)} | describe_vector(path, driver, key)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # said when the scene itself is opened
+        warnings.simplefilter("ignore", DataWarning)  # shown when the scene itself is opened
         arrays = list_arrays(path)
     chosen = [array for array in arrays if key is None or array.key == key]
     ndims = {len(array.shape) for array in chosen}
     about = {"file": str(path)}
     if len(arrays) > 1:
         about["arrays"] = [str(array) for array in arrays]
-    if 3 in ndims or not ndims & {2, 3}:  # a file with neither gets the scene's error
+    if 3 in ndims or not ndims & {2, 3}:  # a file with neither is refused as a scene
         return {"kind": "scene"} | about | _about_scene(open_scene(what, wavelengths=wavelengths))
     try:
         return {"kind": "labels"} | about | _about_labels(open_labels(what))
@@ -67,7 +67,7 @@ def _describe(what: str, wavelengths: Path | None, allow_remote: bool) -> dict[s
 
 
 def _about_model(path: Path) -> dict[str, Any]:
-    from hypercaps.inference.model_file import read_model  # brings torch, which no scene needs
+    from hypercaps.inference.model_file import read_model  # loads torch, which scenes do not need
 
     model = read_model(path)
     waves = model.wavelengths
@@ -79,7 +79,7 @@ def _about_model(path: Path) -> dict[str, Any]:
 
 
 def _about_scene(scene: Scene) -> dict[str, Any]:
-    ground = scene if scene.lookup is None else scene.lookup  # where its maps will lie
+    ground = scene if scene.lookup is None else scene.lookup  # the grid of its maps
     waves, grid = scene.wavelengths, ground.transform
     about = {
         "name": scene.name,
@@ -90,7 +90,7 @@ def _about_scene(scene: Scene) -> dict[str, Any]:
         "wavelengths_nm": None if waves is None else waves.tolist(),
         "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
         "crs": None if ground.crs is None else crs_name(ground.crs),
-        # Along a row and down a column, in units of the CRS; a rotated grid has its sizes all the same.
+        # Along a row and down a column, in units of the CRS, also for a rotated grid.
         "pixel_size": None if grid is None else [math.hypot(grid[0], grid[3]), math.hypot(grid[1], grid[4])],
     }
     return about if scene.lookup is None else about | {"map_rows": ground.shape[0], "map_cols": ground.shape[1]}

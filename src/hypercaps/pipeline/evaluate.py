@@ -1,10 +1,9 @@
-"""How a trained model is scored: by which pixels, by both kinds of split, and the figures that come of it."""
+"""Evaluate a trained model: on which pixels, by one or both kinds of split, and the metrics of it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,48 +15,66 @@ from hypercaps.data.splits import Split
 from hypercaps.errors import DataWarning, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
-from hypercaps.inference.predict import OnProgress
+from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.models.protocols import Solvable
-from hypercaps.training.loop import Progress
+from hypercaps.pipeline.requests import SILENT, RunObserver
 
 
-def run_metrics(classifier: ConvCapsClassifier) -> dict[str, Any]:
-    """metrics.json of a trained classifier."""
+def run_metrics(classifier: ConvCapsClassifier) -> RunMetrics:
+    """Metrics of a classifier after ``fit``."""
     model, history, split = classifier.model_, classifier.history_, classifier.split_
-    return {
-        **classifier.scores_.to_json(),
-        "n_train": int(split.train.size),
-        "n_val": int(split.val.size),
-        "n_test": int(split.test.size),
-        "split": split.kind,
-        "block": split.how.block,
-        "leakage": split.leakage,
-        "patch": model.patch,
-        "parameters": model.parameters,
-        "train_seconds": history.seconds,
-        "best_epoch": history.best_epoch,
-        "epochs": len(history.records),
-        "interrupted": history.interrupted,
-        "seed": classifier.seed,
-        "method": model.method,
-        "recipe": model.recipe.name,
-        "pseudo_labelled": model.recipe.extra or 0,  # pixels of each epoch; only recipe best has any
-        "scene": model.scene,
-    }
+    return replace(
+        _metrics(model, model.scene, classifier.scores_, split),
+        n_test=int(split.test.size),
+        train_seconds=history.seconds,
+        best_epoch=history.best_epoch,
+        epochs=len(history.records),
+        interrupted=history.interrupted,
+    )
+
+
+def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split: Split | None) -> RunMetrics:
+    """Metrics of an evaluation; ``split`` is None if the model was trained on other labels."""
+    return replace(_metrics(model, scene.name, scores, split), trained_on=model.scene)
+
+
+def _metrics(model: TrainedModel, scene: str, scores: Scores, split: Split | None) -> RunMetrics:
+    return RunMetrics(
+        oa=scores.oa,
+        aa=scores.aa,
+        kappa=scores.kappa,
+        per_class=scores.per_class,
+        confusion=scores.confusion.tolist(),
+        confidence=scores.confidence,
+        n_train=int(split.train.size) if split else None,
+        n_val=int(split.val.size) if split else None,
+        n_test=scores.n_test,
+        split=split.kind if split else None,
+        block=split.how.block if split else None,
+        leakage=split.leakage if split else None,
+        patch=model.patch,
+        parameters=model.parameters,
+        method=model.method,
+        recipe=model.recipe.name,
+        pseudo_labelled=model.recipe.extra or 0,
+        seed=model.recipe.seed,
+        scene=scene,
+    )
 
 
 def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: Split | None = None) -> Split | None:
-    """The split to evaluate by: ``given``, or the model's own if these are the labels it was trained on, or None.
+    """The split to evaluate with: ``given``, or the model's own if these are the labels it was trained on, or None.
 
-    On those labels, pixels that the model has learned from must not be in the test set: its split is drawn again
-    to make sure, and where that is not possible the very split it was trained by is asked for.
+    On those labels no training or validation pixel may be in the test set: the model's split is drawn again to check
+    that, and if it can't be drawn, only the split file of its run is accepted.
     """
     if model.split.labels != labels.digest():
         return given
+    valid = labels.where_valid(scene)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the evaluation itself will say it
+        warnings.simplefilter("ignore", DataWarning)  # properties of the split, shown when the model was trained
         request = model.split.request(patch=model.patch)
-        own = None if request is None else splits.draw(labels.where_valid(scene), request)
+        own = None if request is None else splits.draw(valid, request)
     if own is None or own.digest() != model.split.digest:
         if given is None or given.digest() != model.split.digest:
             raise SplitError(
@@ -71,27 +88,6 @@ def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: S
             "its own run, or leave --split-file out"
         )
     return given or own
-
-
-def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split: Split | None) -> dict[str, Any]:
-    """What ``hypercaps evaluate`` says, with the keys of metrics.json."""
-    return {
-        **scores.to_json(),
-        "n_train": int(split.train.size) if split else None,  # None: not known for other labels
-        "n_val": int(split.val.size) if split else None,
-        "n_test": scores.n_test,
-        "split": split.kind if split else None,
-        "block": split.how.block if split else None,
-        "leakage": split.leakage if split else None,
-        "patch": model.patch,
-        "parameters": model.parameters,
-        "method": model.method,
-        "recipe": model.recipe.name,
-        "pseudo_labelled": model.recipe.extra or 0,
-        "seed": model.recipe.seed,
-        "scene": scene.name,
-        "trained_on": model.scene,
-    }
 
 
 def check_both(model: TrainedModel, labels: Labels) -> None:
@@ -114,47 +110,43 @@ def evaluate_both(
     labels: Labels,
     *,
     block: int = 16,
-    on_start: Callable[[str], None] = lambda other: None,
-    on_training: Callable[[Progress], None] | None = None,
-    on_mapping: OnProgress | None = None,
-) -> dict[str, dict[str, Any]]:
-    """The scores of a trained classifier by a random split and by blocks: ``{"random": metrics, "blocks": metrics}``.
+    observer: RunObserver = SILENT,
+) -> dict[str, RunMetrics]:
+    """Metrics of a trained classifier by a random split and by blocks: ``{"random": metrics, "blocks": metrics}``.
 
-    A model can be scored only on pixels it has not learned from, so that its own split gives one of the two. For the
-    other a second model is trained by the same recipe, shares and seed, and thrown away; ``on_start`` is told which.
+    A model can be scored only on pixels that it was not trained on, so its own split gives one of the two. For the
+    other, a second model is trained with the same recipe, shares and seed, and discarded.
     """
     model = classifier.model_
     check_both(model, labels)
     own = evaluation_split(model, scene, labels)
-    # What an earlier training found is not part of the recipe.
-    found = model.network.found if isinstance(model.network, Solvable) else {}
-    structure = {key: value for key, value in (classifier.structure or {}).items() if key not in found}
-    twin = with_other_split(classifier, scene, labels, block=block)
+    # Sizes that the training itself determined are not part of the recipe.
+    determined = model.network.found if isinstance(model.network, Solvable) else {}
+    structure = {key: value for key, value in (classifier.structure or {}).items() if key not in determined}
+    twin, split = with_other_split(classifier, labels.where_valid(scene), block=block)
     twin.set_params(structure=structure or None)
-    first = evaluation_metrics(model, scene, classifier.evaluate(scene, labels, own, on_mapping), own)
-    on_start(twin.split_by)
-    twin.fit(scene, labels, on_progress=on_training)
-    return side_by_side(first, run_metrics(twin))
+    scores = classifier.evaluate(scene, labels, own, observer.on_mapping)
+    if observer.on_second is not None:
+        observer.on_second(twin.split_by)
+    twin.fit(scene, labels, split, on_progress=observer.on_training)
+    return side_by_side(evaluation_metrics(model, scene, scores, own), run_metrics(twin))
 
 
 def with_other_split(
-    classifier: ConvCapsClassifier, scene: Scene, labels: Labels, *, block: int = 16
-) -> ConvCapsClassifier:
-    """The same recipe, shares and seed by the other split: random for blocks, and blocks for random.
+    classifier: ConvCapsClassifier, labels: Labels, *, block: int = 16
+) -> tuple[ConvCapsClassifier, Split]:
+    """The same recipe, shares and seed with the other kind of split, random or blocks, which is drawn here.
 
-    A split that can't be drawn is refused here, and not after a training.
+    A split that can't be drawn is therefore refused before any training.
     """
-    other = "random" if classifier.split_by == "blocks" else "blocks"
     twin = ConvCapsClassifier(**classifier.get_params())
-    twin.set_params(split_by=other)
-    if other == "blocks":
-        twin.set_params(block=block)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # fit says it once more
-        twin.draw_split(labels.where_valid(scene))
-    return twin
+    if classifier.split_by == "blocks":
+        twin.set_params(split_by="random")
+    else:
+        twin.set_params(split_by="blocks", block=block)
+    return twin, twin.draw_split(labels)
 
 
-def side_by_side(*metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Two metrics by the names of their splits, random first."""
-    return {kind: found for kind in ("random", "blocks") for found in metrics if found["split"] == kind}
+def side_by_side(*metrics: RunMetrics) -> dict[str, RunMetrics]:
+    """Metrics by kind of split, random first."""
+    return {kind: found for kind in ("random", "blocks") for found in metrics if found.split == kind}

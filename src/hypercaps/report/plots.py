@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from hypercaps.inference.explain import Explanation
+from hypercaps.inference.metrics import ConfidenceReport, RejectionRow, ReliabilityBin
 from hypercaps.models.history import EpochRecord
 from hypercaps.report.figure import COLORS, LONGEST_NAME, figure_png, legend_beside, line_style, text_instead, tidy
-from hypercaps.report.wording import Metrics
 
 _EPOCHS_SHOWN = 50  # of convergence: the whole training of the capsule networks, and the rise of the others
 Median = tuple[float, float, float]  # median, lowest, highest
@@ -49,46 +49,46 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
     return figure_png(figure)
 
 
-def reliability_picture(metrics: Metrics) -> bytes:
+def reliability_picture(report: ConfidenceReport) -> bytes:
     """Reliability diagram on the test pixels, and accuracy against the share of pixels kept by --reject."""
     figure = Figure(figsize=(9.0, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="perfect calibration")
-    for name, when, color in (("before calibration", "before", COLORS[0]), ("calibrated", "after", COLORS[1])):
-        bins = [row for row in metrics["reliability"][when] or () if row["count"]]
+    tables = (("before calibration", report.before, report.ece_before), ("calibrated", report.after, report.ece_after))
+    for (name, table, error), color in zip(tables, COLORS, strict=False):
+        bins = [row for row in table or () if row.count]
         if bins:
-            _draw_reliability(left, bins, color, f"{name} (ECE {metrics[f'ece_{when}']:.3f})")
+            _draw_reliability(left, bins, color, f"{name} (ECE {error:.3f})")
     left.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(0, 1.02))
     left.legend(frameon=False, fontsize=8, loc="upper left")
-    rejection = metrics["rejection"]
-    kept = [row for row in rejection or () if row["accuracy"] is not None]
+    kept = [row for row in report.rejection if row.accuracy is not None]
     if kept:
         _draw_rejection(right, kept)
     else:
-        text = "not calibrated: no validation pixels" if rejection is None else "no pixel reaches any threshold"
+        text = "not calibrated: no validation pixels" if report.calibration is None else "no pixel reaches a threshold"
         text_instead(right, text)
     tidy(left, right)
     return figure_png(figure)
 
 
-def _draw_reliability(ax: Any, bins: Sequence[Metrics], color: str, label: str) -> None:
+def _draw_reliability(ax: Any, bins: Sequence[ReliabilityBin], color: str, label: str) -> None:
     """Accuracy by confidence; the size of a point is the number of pixels in its bin."""
-    confidence, accuracy = [row["confidence"] for row in bins], [row["accuracy"] for row in bins]
-    total = sum(row["count"] for row in bins)
+    confidence, accuracy = [row.confidence for row in bins], [row.accuracy for row in bins]
+    total = sum(row.count for row in bins)
     ax.plot(confidence, accuracy, color=color, label=label)
-    ax.scatter(confidence, accuracy, s=[8 + 120 * row["count"] / total for row in bins], color=color)
+    ax.scatter(confidence, accuracy, s=[8 + 120 * row.count / total for row in bins], color=color)
 
 
-def _draw_rejection(ax: Any, rows: Sequence[Metrics]) -> None:
+def _draw_rejection(ax: Any, rows: Sequence[RejectionRow]) -> None:
     """Accuracy of the pixels kept by their share, with the threshold beside each point."""
-    points = [(row["kept"], row["accuracy"]) for row in rows]
+    points = [(row.kept, row.accuracy or 0.0) for row in rows]
     ax.plot(*zip(*points, strict=True), color=COLORS[2], marker="o")
     low = max(0.0, 1 - 1.15 * max(1 - min(map(min, points)), 0.02))  # margin for the numbers; no zoom into rounding
     for i, (kept, accuracy) in enumerate(points):
         following = points[i + 1 : i + 2]
         # Of points that lie on top of each other only the strictest threshold is shown.
         if all(max(abs(kept - k), abs(accuracy - a)) > 0.03 * (1 - low) for k, a in following):
-            text = f"{rows[i]['threshold']:g}"
+            text = f"{rows[i].threshold:g}"
             ax.annotate(text, (kept, accuracy), textcoords="offset points", xytext=(-4, -12), size=8)
     high = 1 + 0.03 * (1 - low)
     lowest = min(accuracy for _, accuracy in points)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hypercaps.data.tiling import thinning
+from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
 from hypercaps.report import page, spectra
 from hypercaps.report.map_pictures import confidence_colors, raster_picture
 from hypercaps.report.quicklook import LONGEST_SIDE, NO_DATA_COLOR
 from hypercaps.report.signatures import ClassesRecord, ClassRecord
-from hypercaps.report.wording import Metrics, among_labels, both_text, leakage_text, scene_text, split_text
+from hypercaps.report.wording import among_labels, both_text, leakage_text, scene_text, split_text
 
 _SET_COLORS = {"test": (204, 204, 204), "val": (230, 159, 0), "train": (0, 114, 178)}  # in drawing order
 
@@ -25,26 +26,29 @@ class RunFolder:
     """What the report reads of a run."""
 
     path: Path
-    metrics: Metrics
+    metrics: RunMetrics
     classes: ClassesRecord
     map: MapLook | None  # None: the run has no map
 
     @staticmethod
     def read(path: Path) -> RunFolder:
-        metrics = json.loads((path / "metrics.json").read_text(encoding="utf-8"))
+        metrics = RunMetrics.from_json(json.loads((path / "metrics.json").read_text(encoding="utf-8")))
         classes = ClassesRecord.from_json(json.loads((path / "classes.json").read_text(encoding="utf-8")))
         map_file = path / "map.tif"
         return RunFolder(path, metrics, classes, look_at_map(map_file, LONGEST_SIDE) if map_file.exists() else None)
 
 
-def make_report(folder: Path) -> str:
-    """The page of a run's folder whose other files are already written."""
+def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
+    """The page of a run folder whose other files are already written.
+
+    ``rasters`` are the file names of the layers with a one-line description each.
+    """
     run = RunFolder.read(folder)
     metrics, classes = run.metrics, run.classes
-    both = metrics.get("both") or {}
+    both = metrics.both or {}
     return page.render(
         "report",
-        title=f"{metrics['scene']}: map and scores",
+        title=f"{metrics.scene}: map and scores",
         metrics=metrics,
         scene=classes.scene,
         split_text=split_text(metrics),
@@ -55,6 +59,7 @@ def make_report(folder: Path) -> str:
         tested=[_tested_classes(scores) for scores in (metrics, *both.values())],
         wide=classes.scene.cols > 2.5 * classes.scene.rows,
         panels=_make_panels(run),
+        rasters={name: about for name, about in rasters.items() if (folder / name).exists()},
         gradient=", ".join(map(_hex, confidence_colors(np.linspace(0, 1, 9)[None])[0].tolist())),
         no_data_color=_hex(NO_DATA_COLOR),
         rows=_class_rows(run),
@@ -144,19 +149,19 @@ class UnsureRow:
 
 
 def _class_rows(run: RunFolder) -> list[ClassRow]:
-    confusion = np.asarray(run.metrics["confusion"])  # (n, n)
+    confusion = np.asarray(run.metrics.confusion)  # (n, n)
     predicted = confusion.sum(axis=0)
     rows = []
-    for i, (score, entry) in enumerate(zip(run.metrics["per_class"], run.classes.classes, strict=True)):
+    for i, (score, entry) in enumerate(zip(run.metrics.per_class, run.classes.classes, strict=True)):
         users = 100 * confusion[i, i] / predicted[i] if predicted[i] else None
         area = None if run.map is None else _area(run.map, entry.label)
-        rows.append(ClassRow(entry, score["accuracy"], users, area))
+        rows.append(ClassRow(entry, score.accuracy, users, area))
     return rows
 
 
 def _unsure_row(run: RunFolder) -> UnsureRow | None:
     """Of a map with ``--reject``; unsure is the only value of such a map that is no class."""
-    if run.map is None or run.metrics["reject"] is None:
+    if run.map is None or run.metrics.reject is None:
         return None
     [label] = set(run.map.colors) - {entry.label for entry in run.classes.classes} - {0}
     return UnsureRow(_hex(run.map.colors[label]), _area(run.map, label))
@@ -184,24 +189,24 @@ class ConfusionRow:
     cells: list[ConfusionCell]
 
 
-def _confusion_rows(metrics: Metrics) -> list[ConfusionRow]:
-    names = [score["name"] for score in metrics["per_class"]]
+def _confusion_rows(metrics: RunMetrics) -> list[ConfusionRow]:
+    names = [score.name for score in metrics.per_class]
     rows = []
-    for i, (score, counts) in enumerate(zip(metrics["per_class"], metrics["confusion"], strict=True)):
+    for i, (score, counts) in enumerate(zip(metrics.per_class, metrics.confusion, strict=True)):
         total = sum(counts) or 1
         cells = [ConfusionCell(n, n / total, i == j, names[j]) for j, n in enumerate(counts)]
-        rows.append(ConfusionRow(score["label"], score["name"], cells))
+        rows.append(ConfusionRow(score.label, score.name, cells))
     return rows
 
 
-def _tested_classes(metrics: Metrics) -> int:
-    return sum(row["accuracy"] is not None for row in metrics["per_class"])
+def _tested_classes(metrics: RunMetrics) -> int:
+    return sum(row.accuracy is not None for row in metrics.per_class)
 
 
-def _python_code(metrics: Metrics) -> str:
+def _python_code(metrics: RunMetrics) -> str:
     """The same run in Python."""
-    params = ", ".join(f"{name}={value!r}" for name, value in metrics["params"].items())
-    own_split = metrics["split"] in ("file", "given")
+    params = ", ".join(f"{name}={value!r}" for name, value in (metrics.params or {}).items())
+    own_split = metrics.split in ("file", "given")
     lines = [
         f"from hypercaps import ConvCapsClassifier, open_labels, open_scene{', open_split' if own_split else ''}",
         "scene = open_scene(...)  # the same scene",

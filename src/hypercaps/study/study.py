@@ -13,7 +13,7 @@ from hypercaps.compute.cluster.pool import Cluster
 from hypercaps.compute.cluster.start import check_installed
 from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
-from hypercaps.io.writers.atomic import explained
+from hypercaps.io.writers.atomic import translate_write_errors
 from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.folder import StudyFolder, StudyLog
 from hypercaps.study.pages import write_study
@@ -134,7 +134,7 @@ def _local_cluster(workers: int, runs: int) -> AbstractContextManager[Cluster | 
 
 def _prepare(out: Path) -> None:
     """Make the study's folder; refuse a folder with other files."""
-    with explained(out):
+    with translate_write_errors(out):
         if out.exists() and not out.is_dir():
             raise OutputError(f"{out} is a file: give a new or empty folder, or that of a study")
         # A study that was killed early has only the folder of its runs.

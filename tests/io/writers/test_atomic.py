@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import check_output, placing, write_bytes, write_csv, write_json, write_npz
+from hypercaps.io.writers.atomic import (
+    check_output,
+    write_all_or_nothing,
+    write_bytes,
+    write_csv,
+    write_json,
+    write_npz,
+)
 from support.plain_user import plain_user
 
 
@@ -104,12 +111,15 @@ def test_a_folder_that_may_not_be_written() -> None:
 
 def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"old")
-    with pytest.raises(RuntimeError), placing([tmp_path / "a", tmp_path / "b"]) as temporary:
+    with pytest.raises(RuntimeError), write_all_or_nothing([tmp_path / "a", tmp_path / "b"]) as temporary:
         temporary[tmp_path / "a"].write_bytes(b"new")
         assert not (tmp_path / "a").exists()
         raise RuntimeError
     assert names(tmp_path) == ["b"]
-    with pytest.raises(OutputError, match="b can't be written"), placing([tmp_path / "a", tmp_path / "b"]) as temporary:
+    with (
+        pytest.raises(OutputError, match="b can't be written"),
+        write_all_or_nothing([tmp_path / "a", tmp_path / "b"]) as temporary,
+    ):
         temporary[tmp_path / "a"].write_bytes(b"new")  # and b was forgotten
     assert names(tmp_path) == ["b"] and (tmp_path / "b").read_bytes() == b"old"
 

@@ -24,7 +24,7 @@ from hypercaps.data.scene import Affine, Scene
 from hypercaps.errors import OutputError
 from hypercaps.io.open import open_labels
 from hypercaps.io.writers import cog
-from hypercaps.io.writers.atomic import placing, write_files
+from hypercaps.io.writers.atomic import write_all_or_nothing, write_files
 from hypercaps.io.writers.cog import Placement, RasterKind, write_cog
 from hypercaps.io.writers.legend_files import legend_files
 
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_no_raster(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match="disk is full"), placing([tmp_path / "map.tif"]) as temporary:
+    with pytest.raises(OutputError, match="disk is full"), write_all_or_nothing([tmp_path / "map.tif"]) as temporary:
         write_cog(temporary[tmp_path / "map.tif"], OF_CLASSES, Placement((3, 4)), strips(CLASSES))
     assert list(tmp_path.iterdir()) == []
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.run_folder import RUN_FILES, RunFolder
+from hypercaps.io.writers.run_folder import RunFolder
+from hypercaps.pipeline.run_files import RUN_FILES as DESCRIBED
 from support.plain_user import plain_user
 
 Usage = namedtuple("Usage", "total used free")
+RUN_FILES = tuple(DESCRIBED)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -47,7 +49,7 @@ def older(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("where", ["run", "new/deep/run"])
 def test_files_appear_only_at_the_end(where: str, tmp_path: Path) -> None:
     out = tmp_path / where
-    with RunFolder(out) as staging:
+    with RunFolder(out, RUN_FILES) as staging:
         fill(staging)
         assert not any((out / name).exists() for name in RUN_FILES)
         assert staging.parent == out  # the same disk: moving is renaming
@@ -63,7 +65,7 @@ def test_metrics_appear_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", watched)
-    with RunFolder(tmp_path / "run") as staging:
+    with RunFolder(tmp_path / "run", RUN_FILES) as staging:
         fill(staging)
     assert sorted(moved) == sorted(RUN_FILES)
     assert moved[-1] == "metrics.json"
@@ -72,14 +74,14 @@ def test_metrics_appear_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_empty_folder_and_a_foreign_one_are_welcome(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    with RunFolder(tmp_path / "run") as staging:
+    with RunFolder(tmp_path / "run", RUN_FILES) as staging:
         fill(staging, names=("model.safetensors",))
     assert contents(tmp_path / "run") == {"model.safetensors": "new", "notes.txt": "mine"}
 
 
 def test_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with RunFolder(Path("runs/a")) as staging:
+    with RunFolder(Path("runs/a"), RUN_FILES) as staging:
         fill(staging, names=("metrics.json",))
     assert contents(tmp_path) == {"runs": "/", "runs/a": "/", "runs/a/metrics.json": "new"}
 
@@ -91,7 +93,7 @@ def test_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("where", ["run", "new/deep/run"])
 def test_nothing_is_left_when_it_goes_wrong(where: str, wrong: BaseException, tmp_path: Path) -> None:
     (tmp_path / "before.txt").write_text("here")
-    with pytest.raises(type(wrong)) as caught, RunFolder(tmp_path / where) as staging:
+    with pytest.raises(type(wrong)) as caught, RunFolder(tmp_path / where, RUN_FILES) as staging:
         fill(staging)
         raise wrong
     assert caught.value is wrong
@@ -101,14 +103,14 @@ def test_nothing_is_left_when_it_goes_wrong(where: str, wrong: BaseException, tm
 @pytest.mark.parametrize("wrong", [ValueError, KeyboardInterrupt])
 def test_a_folder_that_was_there_stays(wrong: type[BaseException], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    with pytest.raises(wrong), RunFolder(tmp_path / "run") as staging:
+    with pytest.raises(wrong), RunFolder(tmp_path / "run", RUN_FILES) as staging:
         fill(staging)
         raise wrong
     assert contents(tmp_path) == {"run": "/"}
 
 
 def test_what_others_put_there_meanwhile_stays(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="diverged"), RunFolder(tmp_path / "new" / "run") as staging:
+    with pytest.raises(ValueError, match="diverged"), RunFolder(tmp_path / "new" / "run", RUN_FILES) as staging:
         fill(staging)
         (tmp_path / "new" / "notes.txt").write_text("mine")
         raise ValueError("diverged")
@@ -118,7 +120,7 @@ def test_what_others_put_there_meanwhile_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [ValueError, KeyboardInterrupt])
 def test_force_changes_nothing_when_it_goes_wrong(wrong: type[BaseException], older: Path) -> None:
     before = contents(older)
-    with pytest.raises(wrong), RunFolder(older, force=True) as staging:
+    with pytest.raises(wrong), RunFolder(older, RUN_FILES, force=True) as staging:
         fill(staging)
         raise wrong
     assert contents(older) == before
@@ -140,7 +142,10 @@ def breaks_at_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("breaks_at_the_third")
 def test_nothing_is_left_when_showing_fails(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="Input/output error"), RunFolder(tmp_path / "new" / "run") as staging:
+    with (
+        pytest.raises(OutputError, match="Input/output error"),
+        RunFolder(tmp_path / "new" / "run", RUN_FILES) as staging,
+    ):
         fill(staging)
     assert contents(tmp_path) == {}
 
@@ -148,7 +153,7 @@ def test_nothing_is_left_when_showing_fails(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("breaks_at_the_third")
 def test_the_older_run_is_back_when_showing_fails(older: Path) -> None:
     before = contents(older)
-    with pytest.raises(OutputError, match="Input/output error"), RunFolder(older, force=True) as staging:
+    with pytest.raises(OutputError, match="Input/output error"), RunFolder(older, RUN_FILES, force=True) as staging:
         fill(staging, names=("model.safetensors", "history.csv", "map.tif", "metrics.json"))
     assert contents(older) == before
 
@@ -160,14 +165,14 @@ def test_the_older_run_is_back_when_showing_fails(older: Path) -> None:
 def test_an_older_run_is_not_overwritten(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("old")
     with pytest.raises(OutputError, match=rf"already holds a run \({name}\).*--force"):
-        RunFolder(tmp_path).check()
-    with pytest.raises(OutputError, match="already holds a run"), RunFolder(tmp_path):
+        RunFolder(tmp_path, RUN_FILES).check()
+    with pytest.raises(OutputError, match="already holds a run"), RunFolder(tmp_path, RUN_FILES):
         pytest.fail("the work began")
     assert contents(tmp_path) == {name: "old"}
 
 
 def test_force_replaces_the_run_and_keeps_what_is_foreign(older: Path) -> None:
-    with RunFolder(older, force=True) as staging:
+    with RunFolder(older, RUN_FILES, force=True) as staging:
         fill(staging, names=("model.safetensors", "metrics.json"))
         assert (older / "map.tif").read_text() == "old"
     assert contents(older) == {
@@ -180,7 +185,7 @@ def test_force_replaces_the_run_and_keeps_what_is_foreign(older: Path) -> None:
 
 
 def test_force_on_a_new_folder(tmp_path: Path) -> None:
-    with RunFolder(tmp_path / "run", force=True) as staging:
+    with RunFolder(tmp_path / "run", RUN_FILES, force=True) as staging:
         fill(staging, names=("metrics.json",))
     assert contents(tmp_path) == {"run": "/", "run/metrics.json": "new"}
 
@@ -192,15 +197,15 @@ def test_force_on_a_new_folder(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder(force: bool, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     with pytest.raises(OutputError, match=r"run is a file: give a folder"):
-        RunFolder(tmp_path / "run", force=force).check()
-    with pytest.raises(OutputError, match="is a file"), RunFolder(tmp_path / "run", force=force):
+        RunFolder(tmp_path / "run", RUN_FILES, force=force).check()
+    with pytest.raises(OutputError, match="is a file"), RunFolder(tmp_path / "run", RUN_FILES, force=force):
         pytest.fail("the work began")
     assert contents(tmp_path) == {"run": "a file"}
 
 
 def test_a_file_on_the_way_to_the_folder(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
-    with pytest.raises(OutputError, match="can't be written"), RunFolder(tmp_path / "runs" / "first"):
+    with pytest.raises(OutputError, match="can't be written"), RunFolder(tmp_path / "runs" / "first", RUN_FILES):
         pytest.fail("the work began")
     assert contents(tmp_path) == {"runs": "a file"}
 
@@ -209,11 +214,14 @@ def test_a_file_on_the_way_to_the_folder(tmp_path: Path) -> None:
 def test_a_disk_without_room(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**9, 10**9, 2_000_000))
     with pytest.raises(OutputError, match=r"about 2\.5 MB are needed and 2\.0 MB are free, the disk is full"):
-        RunFolder(tmp_path / where, needs_bytes=2_500_000).check()
-    with pytest.raises(OutputError, match="disk is full"), RunFolder(tmp_path / where, needs_bytes=2_500_000):
+        RunFolder(tmp_path / where, RUN_FILES, needs_bytes=2_500_000).check()
+    with (
+        pytest.raises(OutputError, match="disk is full"),
+        RunFolder(tmp_path / where, RUN_FILES, needs_bytes=2_500_000),
+    ):
         pytest.fail("the work began")
     assert contents(tmp_path) == {}
-    with RunFolder(tmp_path / where, needs_bytes=2_000_000) as staging:
+    with RunFolder(tmp_path / where, RUN_FILES, needs_bytes=2_000_000) as staging:
         fill(staging, names=("metrics.json",))
 
 
@@ -225,9 +233,9 @@ def test_the_disk_that_counts_is_the_folders_own(tmp_path: Path, monkeypatch: py
         return Usage(10**9, 0, 10**9)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    RunFolder(tmp_path / "new" / "run").check()
+    RunFolder(tmp_path / "new" / "run", RUN_FILES).check()
     (tmp_path / "run").mkdir()
-    RunFolder(tmp_path / "run").check()
+    RunFolder(tmp_path / "run", RUN_FILES).check()
     assert asked == [tmp_path, tmp_path / "run"]
 
 
@@ -236,7 +244,7 @@ def test_a_disk_that_fills_up_while_making_room(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("tempfile.mkdtemp", full)
-    with pytest.raises(OutputError, match="disk is full"), RunFolder(tmp_path / "new" / "run"):
+    with pytest.raises(OutputError, match="disk is full"), RunFolder(tmp_path / "new" / "run", RUN_FILES):
         pytest.fail("the work began")
     assert contents(tmp_path) == {}
 
@@ -245,7 +253,7 @@ def test_a_disk_that_fills_up_while_making_room(tmp_path: Path, monkeypatch: pyt
 def test_a_place_that_may_not_be_written(where: str) -> None:
     with plain_user() as folder:
         (folder / "locked").mkdir(mode=0o500)
-        with pytest.raises(OutputError, match="not writable"), RunFolder(folder / "locked" / where):
+        with pytest.raises(OutputError, match="not writable"), RunFolder(folder / "locked" / where, RUN_FILES):
             pytest.fail("the work began")
         assert contents(folder) == {"locked": "/"}
 
@@ -254,20 +262,20 @@ def test_a_place_that_may_not_be_entered() -> None:
     with plain_user() as folder:
         (folder / "locked").mkdir(mode=0)
         with pytest.raises(OutputError, match="locked"):
-            RunFolder(folder / "locked" / "run").check()
-        with pytest.raises(OutputError, match="locked"), RunFolder(folder / "locked" / "run"):
+            RunFolder(folder / "locked" / "run", RUN_FILES).check()
+        with pytest.raises(OutputError, match="locked"), RunFolder(folder / "locked" / "run", RUN_FILES):
             pytest.fail("the work began")
 
 
 def test_a_run_that_ended_there_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first, second = RunFolder(out), RunFolder(out)
+    first, second = RunFolder(out, RUN_FILES), RunFolder(out, RUN_FILES)
     with second as later:
         (later / "metrics.json").write_text("second")
         with first as earlier:
             (earlier / "metrics.json").write_text("first")
         with pytest.raises(OutputError, match="already holds a run"):
-            second._show(later)
+            second._publish(later)
         (out / "metrics.json").rename(tmp_path / "kept")  # so that the second can end
     assert (tmp_path / "kept").read_text() == "first"
     assert contents(out) == {"metrics.json": "second"}

@@ -1,4 +1,4 @@
-"""Every write: to a temporary name beside the final one, synced, then renamed. Nothing is ever half-written."""
+"""Atomic writes: to a temporary file beside the final one, synced, then renamed. Nothing is ever half-written."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hypercaps.errors import OutputError
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals to write ``path`` into one sentence each."""
+def translate_write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system while writing ``path`` into an OutputError of one sentence."""
     try:
         yield
     except OutputError:
@@ -38,14 +38,14 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def check_output(path: Path, suffixes: Iterable[str] = (), *, inputs: Iterable[Path] = ()) -> None:
-    """Refuse an output file at once that could not be written, or that would replace an input."""
+    """Refuse an output file that can't be written or would replace an input, before any work is done."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise OutputError(f"{path} can't be written: its name must end in {' or '.join(sorted(suffixes))}")
-    with explained(path):
-        _check_place(path, inputs)
+    with translate_write_errors(path):
+        _check_location(path, inputs)
 
 
-def _check_place(path: Path, inputs: Iterable[Path]) -> None:
+def _check_location(path: Path, inputs: Iterable[Path]) -> None:
     if path.is_dir():
         raise OutputError(f"{path} can't be written: it is a folder; give a file name")
     folder = path.absolute().parent
@@ -58,7 +58,7 @@ def _check_place(path: Path, inputs: Iterable[Path]) -> None:
 
 
 def is_any_of(path: Path, others: Iterable[Path]) -> bool:
-    """Whether ``path`` is one of the other files, also by a link, or lies in one that is a folder (a Zarr store)."""
+    """Whether ``path`` is one of the other files, also through a link, or lies in a folder of them (a Zarr store)."""
     return any(
         path.absolute() == other.absolute()
         or (path.exists() and other.exists() and path.samefile(other))
@@ -68,32 +68,32 @@ def is_any_of(path: Path, others: Iterable[Path]) -> bool:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path`` all at once, replacing what is there, or leave everything as it was."""
+    """Write a file, replacing an existing one, or leave everything as it was."""
     write_files({path: content})
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Put several files in place, replacing what is there, only when all of them are safely on the disk."""
-    with placing(contents) as temporary:
+    """Write several files, replacing existing ones only when all of them are on disk."""
+    with write_all_or_nothing(contents) as temporary:
         for path, content in contents.items():
-            with explained(path):
+            with translate_write_errors(path):
                 temporary[path].write_bytes(content)
 
 
 @contextmanager
-def placing(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """Names to write files under until all of them are whole: they are then put in place together, or are gone."""
-    written = {path: path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths}
+def write_all_or_nothing(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    """Temporary names by final path: files written to them are renamed together at the end, or all are deleted."""
+    names = {path: path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths}
     try:
-        yield written
-        for path, temporary in written.items():
-            with explained(path), temporary.open("rb+") as file:
+        yield names
+        for path, temporary in names.items():
+            with translate_write_errors(path), temporary.open("rb+") as file:
                 os.fsync(file.fileno())
-        for path, temporary in written.items():
-            with explained(path):
+        for path, temporary in names.items():
+            with translate_write_errors(path):
                 temporary.replace(path)
     finally:
-        for temporary in written.values():
+        for temporary in names.values():
             temporary.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Class names and colours where other programs look for them: GDAL's .aux.xml and QGIS's .qml beside a raster."""
+"""Class names and colours beside a raster, for other programs: GDAL's .aux.xml and QGIS's .qml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_CLASS = "no class"
 
 
 def legend_files(raster: Path, legend: Legend) -> dict[Path, bytes]:
-    """What belongs beside the class map ``raster``: category names and attributes for GDAL, a style for QGIS."""
+    """Files beside the class map ``raster``: category names and attribute table for GDAL, a style for QGIS."""
     return {
         raster.with_name(raster.name + ".aux.xml"): category_names(legend),
         raster.with_suffix(".qml"): qgis_style(legend),
@@ -20,7 +20,7 @@ def legend_files(raster: Path, legend: Legend) -> dict[Path, bytes]:
 
 
 def category_names(legend: Legend) -> bytes:
-    """Names by class number, and a table of numbers, names and colours, as GDAL keeps them beside a raster."""
+    """GDAL's category names by class number, and an attribute table of numbers, names and colours."""
     root = Element("PAMDataset")
     band = SubElement(root, "PAMRasterBand", band="1")
     names = {0: _NO_CLASS} | {entry.label: entry.name for entry in legend}
@@ -42,7 +42,7 @@ def category_names(legend: Legend) -> bytes:
 
 
 def qgis_style(legend: Legend) -> bytes:
-    """A style that shows each class in its colour and under its name when the map is opened in QGIS."""
+    """QGIS style with the colour and name of each class."""
     root = Element("qgis", version="3.28.0", styleCategories="Symbology")
     pipe = SubElement(root, "pipe")
     renderer = SubElement(
@@ -59,11 +59,11 @@ def qgis_style(legend: Legend) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """Without the characters that XML can't hold."""
+    """Text without the characters that XML does not allow."""
     return "".join(c if c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff" else " " for c in text)
 
 
 def _bytes(root: Element) -> bytes:
-    """Without a declaration, behind which GDAL would not find the root; XML is UTF-8 where nothing is said."""
+    """UTF-8 without an XML declaration, after which GDAL would not find the root element."""
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode").encode() + b"\n"

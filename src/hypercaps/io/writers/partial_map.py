@@ -1,7 +1,8 @@
-"""A map that is being made: one file, to which finished windows are added, and from which the work can go on.
+"""Partial maps: one file that finished windows are written to, and from which a stopped map is resumed.
 
-A header that says what is mapped, one byte for each tile of the scene that is finished, and plain numbers. A window is
-marked as finished after its numbers are safely on the disk, so the file may be cut off at any moment.
+The file has a header that identifies the map, one byte per tile of the scene that says whether it is finished, and the
+raw values of the layers. A window is marked as finished after its values are on disk, so the program may be killed at
+any moment.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,77 +22,80 @@ import numpy.typing as npt
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import explained
+from hypercaps.io.writers.atomic import translate_write_errors
 
 try:
     import fcntl
-except ImportError:  # not on Windows: two programs that write one map are not told of each other there
+except ImportError:  # Windows: two programs that write the same map are not detected
     fcntl = None  # type: ignore[assignment]
 
 _MARK = b"hypercaps partial map 1\n"
-_HEADER = 4096  # bytes kept for the mark and what stands for the description
-_SPACE = 3  # times the size of a partial map: itself, one raster plain and all of them compressed
-_TYPES: dict[str, np.dtype[Any]] = {
-    "classes": np.dtype("<i2"),
-    "confidence": np.dtype("<f4"),
-    "probabilities": np.dtype("<f4"),
-    "sets": np.dtype("u1"),
-}
+_HEADER = 4096  # bytes reserved for the mark and the digest of what is mapped
+_SPACE = 3  # disk space needed, in sizes of the partial map: itself, one raster uncompressed, all of them compressed
+
+
+class PartialLayer(NamedTuple):
+    """One layer of a partial map."""
+
+    name: str
+    dtype: np.dtype[Any]
+    bands: int
+    blank: float  # value of pixels without a class
+
+    def blank_array(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        return np.full(shape, self.blank, dtype=self.dtype)
 
 
 def partial_path(path: Path) -> Path:
-    """The file beside ``path`` that holds what is finished of it."""
+    """The partial map that belongs to the output ``path``."""
     return path.with_name(path.name + ".partial")
 
 
 def check_partial(path: Path, *, resume: bool) -> None:
-    """Refuse to begin anew over work that can be gone on with."""
+    """Refuse to overwrite a resumable map."""
     if path.exists() and not resume:
-        raise OutputError(
-            f"{path} holds a map that was begun and not finished: go on with it with --resume, or delete it"
-        )
+        raise OutputError(f"{path} holds an unfinished map: continue it with --resume, or delete it")
 
 
 class PartialMap:
-    """``with PartialMap(path, about, shape) as partial:`` the file stays until :meth:`remove` is called.
+    """``with PartialMap(path, about, shape, layers) as partial:`` the file stays until :meth:`remove` is called.
 
-    ``about`` is all that the map depends on, as JSON takes it: work that was begun for something else is not taken up.
+    ``about`` is everything that the values depend on, as JSON takes it: a file begun for anything else is refused.
     """
 
     def __init__(
         self,
         path: Path,
-        about: dict[str, Any],
+        about: Mapping[str, object],
         shape: tuple[int, int],
+        layers: Sequence[PartialLayer],
         *,
-        classes: int = 0,  # whose probabilities are kept
-        sets: bool = False,
         resume: bool = False,
     ) -> None:
         self.path, self.shape, self.resume = path, shape, resume
         rows, cols = shape
-        self._about = json.dumps(about | {"shape": shape, "classes": classes, "sets": sets}, sort_keys=True).encode()
-        layers = {"classes": 1, "confidence": 1, "probabilities": classes, "sets": int(sets)}
-        layers = {name: count for name, count in layers.items() if count}
+        stored = [[layer.name, layer.dtype.str, layer.bands] for layer in layers]
+        identity = json.dumps({**about, "shape": shape, "layers": stored}, sort_keys=True)
+        self._header = (_MARK + hashlib.sha256(identity.encode()).hexdigest().encode()).ljust(_HEADER, b"\0")
         self._done = np.zeros((-(-rows // TILE), -(-cols // TILE)), dtype=np.uint8)
-        at = _HEADER + self._done.size
-        self._starts: dict[str, int] = {}
-        for name, count in layers.items():
-            self._starts[name] = at
-            at += count * rows * cols * _TYPES[name].itemsize
-        self.layers, self.size = layers, at
+        self.layers = {layer.name: layer for layer in layers}
+        self._starts: dict[str, int] = {}  # byte at which each layer begins
+        self.size = _HEADER + self._done.size
+        for layer in layers:
+            self._starts[layer.name] = self.size
+            self.size += layer.bands * rows * cols * layer.dtype.itemsize
         self._file = -1
 
     def __enter__(self) -> PartialMap:
         check_partial(self.path, resume=self.resume)
-        with explained(self.path):
+        with translate_write_errors(self.path):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             self._lock()
             if os.fstat(self._file).st_size == 0:
                 self._begin()
             else:
-                self._go_on()
+                self._resume()
         except BaseException:
             self._close()
             raise
@@ -120,19 +124,19 @@ class PartialMap:
 
     def _begin(self) -> None:
         try:
-            with explained(self.path):
+            with translate_write_errors(self.path):
                 self._check_space()
-                if hasattr(os, "posix_fallocate"):  # a disk that is too small is noticed now
+                if hasattr(os, "posix_fallocate"):  # fails at once if the disk is too small
                     os.posix_fallocate(self._file, 0, self.size)
                 else:
                     os.ftruncate(self._file, self.size)
-                os.pwrite(self._file, self._header(), 0)
+                os.pwrite(self._file, self._header, 0)
         except BaseException:
             self.remove()
             raise
 
     def _check_space(self) -> None:
-        """For the partial map and for the rasters that are made of it, before hours of work and not after."""
+        """Space for the partial map and for the rasters made from it: checked before hours of work, not after."""
         needed, free = _SPACE * self.size, shutil.disk_usage(self.path.absolute().parent).free
         if free < needed:
             raise OutputError(
@@ -140,15 +144,12 @@ class PartialMap:
                 "free, the disk is full; free some space or choose another place"
             )
 
-    def _header(self) -> bytes:
-        return (_MARK + hashlib.sha256(self._about).hexdigest().encode()).ljust(_HEADER, b"\0")
-
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         head = os.pread(self._file, _HEADER, 0)
-        if not any(head):  # killed before the first byte
+        if not any(head):  # killed before the header was written
             self._begin()
             return
-        if head != self._header() or os.fstat(self._file).st_size != self.size:
+        if head != self._header or os.fstat(self._file).st_size != self.size:
             raise OutputError(
                 f"{self.path} was begun with another model, scene or option: give the same ones as then, or delete it"
             )
@@ -162,13 +163,19 @@ class PartialMap:
     def unfinished(self, windows: Iterable[Window]) -> list[Window]:
         return [at for at in windows if not self._done[self._tiles(at)].all()]
 
-    def write(self, at: Window, layers: dict[str, npt.NDArray[Any]]) -> None:
-        """The numbers of a window, each layer (h, w) or (h, w, n); it is then finished."""
-        with explained(self.path):
-            for name, values in layers.items():
-                stored = np.ascontiguousarray(np.moveaxis(np.atleast_3d(values), 2, 0), dtype=_TYPES[name])
-                for layer, plane in enumerate(stored):  # (h, w)
-                    self._write_plane(name, layer, at, plane)
+    def write_blank(self, at: Window) -> None:
+        """Finish a window in which nothing is mapped."""
+        shape = at.r1 - at.r0, at.c1 - at.c0
+        self.write(at, {name: layer.blank_array((*shape, layer.bands)) for name, layer in self.layers.items()})
+
+    def write(self, at: Window, values: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write the values of a window by layer, (h, w) or (h, w, bands), and mark the window as finished."""
+        with translate_write_errors(self.path):
+            for name, array in values.items():
+                dtype = self.layers[name].dtype
+                stored = np.ascontiguousarray(np.moveaxis(np.atleast_3d(array), 2, 0), dtype=dtype)  # (bands, h, w)
+                for band, plane in enumerate(stored):
+                    self._write_plane(name, band, at, plane)
             os.fsync(self._file)
             rows, cols = self._tiles(at)
             self._done[rows, cols] = 1
@@ -176,19 +183,19 @@ class PartialMap:
             first, last = rows.start * across, rows.stop * across
             os.pwrite(self._file, self._done.ravel()[first:last].tobytes(), _HEADER + first)
 
-    def _write_plane(self, name: str, layer: int, at: Window, plane: npt.NDArray[Any]) -> None:
+    def _write_plane(self, name: str, band: int, at: Window, plane: npt.NDArray[Any]) -> None:
         cols, item = self.shape[1], plane.itemsize
-        start = self._starts[name] + layer * self.shape[0] * cols * item
-        if plane.shape[1] == cols:  # whole rows follow each other
+        start = self._starts[name] + band * self.shape[0] * cols * item
+        if plane.shape[1] == cols:  # whole rows are contiguous in the file
             os.pwrite(self._file, plane.tobytes(), start + at.r0 * cols * item)
             return
         for row, line in enumerate(plane, at.r0):
             os.pwrite(self._file, line.tobytes(), start + (row * cols + at.c0) * item)
 
-    def read(self, name: str, r0: int, r1: int, layer: int = 0) -> npt.NDArray[Any]:
-        """Rows r0 to r1 of a layer: (r1 - r0, columns)"""
+    def read(self, name: str, r0: int, r1: int, band: int = 0) -> npt.NDArray[Any]:
+        """Rows r0 to r1 of one band of a layer, (r1 - r0, columns)."""
         rows, cols = self.shape
-        dtype = _TYPES[name]
-        start = self._starts[name] + (layer * rows + r0) * cols * dtype.itemsize
+        dtype = self.layers[name].dtype
+        start = self._starts[name] + (band * rows + r0) * cols * dtype.itemsize
         content = os.pread(self._file, (r1 - r0) * cols * dtype.itemsize, start)
         return np.frombuffer(content, dtype).reshape(r1 - r0, cols)

@@ -1,4 +1,4 @@
-"""Points to label, as a GeoPackage, GeoJSON or CSV."""
+"""Write suggested points to GeoPackage, GeoJSON or CSV."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import LegendEntry
 from hypercaps.data.scene import Scene
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import explained, placing, write_csv
+from hypercaps.io.writers.atomic import translate_write_errors, write_all_or_nothing, write_csv
 
 _DRIVERS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
 SUFFIXES = frozenset({*_DRIVERS, ".csv"})
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Point(Protocol):
-    """A pixel, and why it is on the list."""
+    """A suggested pixel with its classes and confidence."""
 
     @property
     def rank(self) -> int: ...
@@ -42,9 +42,9 @@ class Point(Protocol):
 
 
 def check_placed(path: Path, scene: Scene) -> None:
-    """Refuse a file of places on earth for a scene that lies nowhere."""
-    lies = scene.lookup is not None or (scene.crs is not None and scene.transform is not None)
-    if path.suffix.lower() in _DRIVERS and not lies:
+    """Refuse a georeferenced file for a scene without a coordinate system."""
+    georeferenced = scene.lookup is not None or (scene.crs is not None and scene.transform is not None)
+    if path.suffix.lower() in _DRIVERS and not georeferenced:
         raise OutputError(
             f"{path} can't be written: scene {scene.name!r} has no coordinate system, so its pixels lie nowhere on "
             "earth; give a name that ends in .csv for their rows and columns"
@@ -54,11 +54,11 @@ def check_placed(path: Path, scene: Scene) -> None:
 def write_points(path: Path, points: Sequence[Point], scene: Scene) -> None:
     """Write points with rank, classes and confidence, all or nothing.
 
-    x and y are the pixel's middle in the scene's coordinate system; GeoJSON has longitude and latitude, as its standard
-    says. Rows and columns count from 0.
+    x and y are the centre of the pixel in the scene's coordinate system; GeoJSON has longitude and latitude, as its
+    standard requires. Rows and columns count from 0.
     """
     check_placed(path, scene)
-    crs, x, y = _middles(points, scene)
+    crs, x, y = _centres(points, scene)
     columns: dict[str, list[int] | list[float] | list[str]] = {
         "rank": [point.rank for point in points],
         "class": [point.first.name for point in points],
@@ -73,7 +73,7 @@ def write_points(path: Path, points: Sequence[Point], scene: Scene) -> None:
             columns |= {"x": x.tolist(), "y": y.tolist()}
         write_csv(path, list(columns), zip(*columns.values(), strict=True))
         return
-    assert crs is not None and x is not None and y is not None  # as check_placed saw to
+    assert crs is not None and x is not None and y is not None  # checked by check_placed
     _write_layer(path, columns, crs, x, y)
 
 
@@ -89,12 +89,12 @@ def _write_layer(
         x, y = _to_wgs84(path, crs, x, y)
         crs = _WGS84
     fields = [np.array(values, dtype=object if isinstance(values[0], str) else None) for values in columns.values()]
-    with placing([path]) as temporary, explained(path):
-        # GDAL tells a format by the end of the name.
+    with write_all_or_nothing([path]) as temporary, translate_write_errors(path):
+        # GDAL recognises a format by the suffix.
         beside = temporary[path].with_suffix(path.suffix.lower())
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # such as of a system without an authority's number
+                warnings.simplefilter("ignore")  # e.g. of a coordinate system without an authority code
                 pyogrio.raw.write(
                     beside,
                     shapely.to_wkb(shapely.points(x, y)),
@@ -114,23 +114,23 @@ def _write_layer(
             beside.unlink(missing_ok=True)
 
 
-def _middles(points: Sequence[Point], scene: Scene) -> tuple[str | None, Floats | None, Floats | None]:
-    """Where the middles of pixels lie: coordinate system, x and y."""
+def _centres(points: Sequence[Point], scene: Scene) -> tuple[str | None, Floats | None, Floats | None]:
+    """Coordinate system, x and y of the pixel centres."""
     rows = np.array([point.row for point in points], dtype=np.float64)
     cols = np.array([point.col for point in points], dtype=np.float64)
     crs, transform = scene.crs, scene.transform
-    if scene.lookup is not None:  # a swath: the place on the ground that takes its value from the pixel
+    if scene.lookup is not None:  # a swath: the map pixel that takes its value from this pixel
         crs, transform = scene.lookup.crs, scene.lookup.transform
-        rows, cols = _on_ground(scene, rows, cols)
+        rows, cols = _map_positions(scene, rows, cols)
     if transform is None:
         return None, None, None
     a, b, c, d, e, f = transform
     return crs, a * (cols + 0.5) + b * (rows + 0.5) + c, d * (cols + 0.5) + e * (rows + 0.5) + f
 
 
-def _on_ground(scene: Scene, rows: Floats, cols: Floats) -> tuple[Floats, Floats]:
+def _map_positions(scene: Scene, rows: Floats, cols: Floats) -> tuple[Floats, Floats]:
     assert scene.lookup is not None
-    there = np.full((len(rows), 2), np.nan)
+    places = np.full((len(rows), 2), np.nan)
     nearest = np.full(len(rows), np.inf)
     for r in range(scene.lookup.shape[0]):  # row by row: the table may be large
         for i in range(len(rows)):
@@ -138,8 +138,8 @@ def _on_ground(scene: Scene, rows: Floats, cols: Floats) -> tuple[Floats, Floats
             off[scene.lookup.rows[r] < 0] = np.inf
             at = int(off.argmin())
             if off[at] < nearest[i]:
-                nearest[i], there[i] = off[at], (r, at)
-    return there[:, 0], there[:, 1]
+                nearest[i], places[i] = off[at], (r, at)
+    return places[:, 0], places[:, 1]
 
 
 def _to_wgs84(path: Path, crs: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:

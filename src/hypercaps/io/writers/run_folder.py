@@ -1,4 +1,4 @@
-"""The folder of one run: filled out of sight, shown whole."""
+"""The folder of one run: files are written to a hidden folder inside it and appear together at the end."""
 
 from __future__ import annotations
 
@@ -9,43 +9,24 @@ from pathlib import Path
 from types import TracebackType
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import explained, is_any_of
-
-RUN_FILES = (
-    "report.html",
-    "model.safetensors",
-    "history.csv",
-    "split.npz",
-    "map.tif",
-    "map.tif.aux.xml",
-    "map.qml",
-    "confidence.tif",
-    "probabilities.tif",
-    "sets.tif",
-    "map.png",
-    "curves.png",
-    "reliability.png",
-    "scene.png",
-    "labels.png",
-    "classes.json",
-    "metrics.json",
-)
+from hypercaps.io.writers.atomic import is_any_of, translate_write_errors
 
 
 class RunFolder:
-    """``with RunFolder(out) as staging:`` write files into ``staging``; they appear in ``out`` at the end.
+    """``with RunFolder(out, names) as staging:`` write files into ``staging``; they appear in ``out`` at the end.
 
-    If anything goes wrong, or the user stops it, nothing appears, and folders made for it are gone again.
+    ``names`` are the files that a run can consist of: those already in ``out`` are an older run. After an error or an
+    interruption nothing appears, and folders that were created are removed.
     """
 
-    def __init__(self, out: Path, *, force: bool = False, needs_bytes: int = 0) -> None:
-        self.out, self.force, self.needs_bytes = out, force, needs_bytes
-        self._made: list[Path] = []  # folders that this object made, outermost first
+    def __init__(self, out: Path, names: Iterable[str], *, force: bool = False, needs_bytes: int = 0) -> None:
+        self.out, self.names, self.force, self.needs_bytes = out, tuple(names), force, needs_bytes
+        self._made: list[Path] = []  # folders that this object created, outermost first
         self._staging: Path | None = None
 
     def check(self, inputs: Iterable[Path] = ()) -> None:
-        """Refuse at once what would fail after a long training, or would replace one of the files that it reads."""
-        with explained(self.out):
+        """Refuse, before a long training, a folder that can't be written or a run that would replace an input."""
+        with translate_write_errors(self.out):
             self._check()
             self._refuse_to_replace_inputs(list(inputs))
 
@@ -64,7 +45,7 @@ class RunFolder:
     def __enter__(self) -> Path:
         self.check()
         try:
-            with explained(self.out):
+            with translate_write_errors(self.out):
                 for folder in self._missing():
                     folder.mkdir(exist_ok=True)
                     self._made.append(folder)
@@ -79,45 +60,45 @@ class RunFolder:
     ) -> None:
         try:
             if kind is None and self._staging is not None:
-                self._show(self._staging)
+                self._publish(self._staging)
                 self._made = []  # the folders stay
         finally:
             self._clean()
 
-    def _show(self, staging: Path) -> None:
-        """Move an older run away and the files to their final names, or put everything back."""
+    def _publish(self, staging: Path) -> None:
+        """Move an older run away and the new files to their final names, or restore everything."""
         files = sorted(staging.iterdir(), key=_metrics_last)
-        with explained(self.out):
-            self._refuse_to_replace()  # another run may have ended there meanwhile
-            older = Path(tempfile.mkdtemp(prefix=".older-", dir=staging))  # goes with the staging folder
-            shown: list[Path] = []
+        with translate_write_errors(self.out):
+            self._refuse_to_replace()  # another run may have finished meanwhile
+            older = Path(tempfile.mkdtemp(prefix=".older-", dir=staging))  # deleted with the staging folder
+            moved: list[Path] = []
             try:
-                for path in self._held():
+                for path in self._older_run():
                     path.replace(older / path.name)
                 for path in files:
-                    shown.append(self.out / path.name)
+                    moved.append(self.out / path.name)
                     path.replace(self.out / path.name)
             except BaseException:
-                for path in shown:
+                for path in moved:
                     path.unlink(missing_ok=True)
                 for path in older.iterdir():
                     path.replace(self.out / path.name)
                 raise
 
     def _refuse_to_replace(self) -> None:
-        held = self._held()
-        if held and not self.force:
+        older = self._older_run()
+        if older and not self.force:
             raise OutputError(
-                f"{self.out} already holds a run ({held[0].name}): choose another folder, or replace it with --force"
+                f"{self.out} already holds a run ({older[0].name}): choose another folder, or replace it with --force"
             )
 
     def _refuse_to_replace_inputs(self, inputs: list[Path]) -> None:
-        for path in self._held():
+        for path in self._older_run():
             if is_any_of(path, inputs):
                 raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
 
-    def _held(self) -> list[Path]:
-        return [self.out / name for name in RUN_FILES if (self.out / name).exists()]
+    def _older_run(self) -> list[Path]:
+        return [self.out / name for name in self.names if (self.out / name).exists()]
 
     def _missing(self) -> Iterable[Path]:
         folders = [place for place in (self.out, *self.out.parents) if not place.exists()]
@@ -129,7 +110,7 @@ class RunFolder:
         for folder in reversed(self._made):
             try:
                 folder.rmdir()
-            except OSError:  # somebody put something there meanwhile
+            except OSError:  # another program has put files there
                 break
 
 

@@ -1,4 +1,4 @@
-"""A finished map, as far as a picture of it needs: thinned rasters, and how much ground each class covers."""
+"""Read finished rasters for a picture: thinned, with the pixel count of each class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rasterio.windows import Window as RasterWindow
 
 from hypercaps.data.tiling import thinning
 
-_ROWS = 512  # of a map that are counted at a time
+_ROWS = 512  # read at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +23,9 @@ class MapLook:
     """A class raster that hypercaps wrote."""
 
     classes: npt.NDArray[Any]  # (h, w), every step-th row and column
-    counts: dict[int, int]  # pixels of each number, of the whole raster
-    colors: dict[int, tuple[int, int, int]]  # of the classes, and of unsure pixels where there may be any
-    hectares: float | None  # of one pixel; None where the grid is not in metres
+    counts: dict[int, int]  # pixels of each label in the whole raster
+    colors: dict[int, tuple[int, int, int]]  # of the classes and of unsure pixels, if the map may have some
+    hectares: float | None  # of one pixel; None: the grid is not in metres
 
 
 def look_at_map(path: Path, longest: int) -> MapLook:
@@ -44,7 +44,7 @@ def look_at_map(path: Path, longest: int) -> MapLook:
 
 
 def look_at_raster(path: Path, longest: int) -> npt.NDArray[Any]:
-    """Every step-th row and column of the first band, in its own units; NaN where there is nothing."""
+    """Every step-th row and column of the first band, in its own units; NaN for nodata."""
     with _opened(path) as file:
         stored = _thinned(file, longest)
         values = stored.astype(np.float32) * np.float32(file.scales[0]) + np.float32(file.offsets[0])
@@ -60,7 +60,7 @@ def _opened(path: Path) -> Any:
 
 
 def _thinned(file: Any, longest: int) -> npt.NDArray[Any]:
-    """Rows one by one, so that a large raster is never in memory as a whole."""
+    """Read in blocks of rows, so that a large raster is never in memory as a whole."""
     step = thinning((file.height, file.width), longest)
     rows = []
     for r0 in range(0, file.height, _ROWS):

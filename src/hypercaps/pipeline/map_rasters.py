@@ -1,0 +1,80 @@
+"""Write the rasters and the picture of a finished partial map, all of them or none."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.labels import Labels
+from hypercaps.data.scene import Scene
+from hypercaps.data.tiling import thinning
+from hypercaps.io.writers.atomic import write_all_or_nothing
+from hypercaps.io.writers.cog import Placement, encode, write_cog
+from hypercaps.io.writers.partial_map import PartialMap
+from hypercaps.io.writers.raster_kind import RasterKind
+from hypercaps.models.registry import get_method
+from hypercaps.pipeline.layers import CLASSES, Layer
+from hypercaps.pipeline.map_context import MapContext
+from hypercaps.report.map_pictures import LONGEST_SIDE, map_picture
+
+
+def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None = None) -> None:
+    """Write the files of the request; the picture shows ``truth`` beside the map."""
+    request, scene = context.request, context.scene
+    paths = request.outputs()
+    for path in paths:  # temporary files of an attempt that was killed while writing
+        for old in path.parent.glob(f".{glob.escape(path.name)}.????????.partial*"):
+            old.unlink(missing_ok=True)
+    with write_all_or_nothing(paths) as temporary:
+        for layer in context.layers:
+            if layer.name in request.files:
+                kind = layer.raster(context)
+                strip = _strip_reader(partial, scene, layer, kind)
+                write_cog(temporary[request.files[layer.name]], kind, Placement.of(scene), strip)
+        for path, content in request.legend_files(context.legend).items():
+            temporary[path].write_bytes(content)
+        if request.picture is not None:
+            temporary[request.picture].write_bytes(_picture(partial, context, truth))
+
+
+def _strip_reader(
+    partial: PartialMap, scene: Scene, layer: Layer, kind: RasterKind
+) -> Callable[[int, int], npt.NDArray[Any]]:
+    """Function of rows r0 and r1 that gives their stored values, (bands, r1 - r0, columns)."""
+
+    def strip(r0: int, r1: int) -> npt.NDArray[Any]:
+        bands = [_map_rows(partial, scene, layer.name, r0, r1, band) for band in range(len(kind.bands))]
+        return encode(np.stack(bands), kind)
+
+    return strip
+
+
+def _map_rows(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, band: int = 0) -> npt.NDArray[Any]:
+    """Rows r0 to r1 of the map's grid; a swath is projected through its lookup table."""
+    if scene.lookup is None:
+        return partial.read(name, r0, r1, band)
+    rows, cols = scene.lookup.rows[r0:r1], scene.lookup.cols[r0:r1]
+    projected = partial.layers[name].blank_array(rows.shape)
+    seen = rows >= 0
+    if seen.any():
+        first, last = int(rows[seen].min()), int(rows[seen].max()) + 1
+        projected[seen] = partial.read(name, first, last, band)[rows[seen] - first, cols[seen]]
+    return projected
+
+
+def _picture(partial: PartialMap, context: MapContext, truth: Labels | None) -> bytes:
+    """PNG of the classes, thinned to the size of a picture."""
+    scene = context.scene
+    height, width = Placement.of(scene).shape
+    step = thinning((height, width), LONGEST_SIDE)
+    rows = [_map_rows(partial, scene, CLASSES.name, r, r + 1)[0, ::step] for r in range(0, height, step)]
+    if scene.lookup is not None:
+        truth = None  # labels are on the grid of the swath, not of the map
+    elif truth is not None:
+        truth = Labels(truth.array[::step, ::step], truth.legend, truth.name)
+    title = get_method(context.model.method).title
+    return map_picture(np.stack(rows), context.legend, truth=truth, title=title)
