@@ -84,5 +84,6 @@ class DataWarning(UserWarning):
     """Something in the data that the user should know and that does not stop the work."""
 
 
-def tell(what: str) -> None:
-    warnings.warn(what, DataWarning, stacklevel=2)
+def warn_data(message: str) -> None:
+    """Issue a DataWarning that names the caller of this function."""
+    warnings.warn(message, DataWarning, stacklevel=2)

@@ -175,13 +175,13 @@ def open_both(
 
 def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
     """The scene as the model can use it: resampled if that was asked for, otherwise as it is or refused."""
-    from hypercaps.errors import tell
+    from hypercaps.errors import warn_data
 
     if resample:
         return model.resampled(scene)
     model.check_fits(scene)
     if model.wavelengths is not None and scene.wavelengths is None:
-        tell(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are taken for those of the model")
+        warn_data(f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are taken for those of the model")
     return scene
 
 

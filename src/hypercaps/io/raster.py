@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels, Legend, LegendEntry, Rgb, default_color
 from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
-from hypercaps.errors import LabelsError, SceneError, tell
+from hypercaps.errors import LabelsError, SceneError, warn_data
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -84,7 +84,7 @@ def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scen
         order = np.argsort(waves, kind="stable")
         back = int((np.diff(waves) < 0).sum())
         places = "one place" if back == 1 else f"{back} places"
-        tell(f"{name}: the wavelengths step back in {places}; the bands are taken in order of wavelength")
+        warn_data(f"{name}: the wavelengths step back in {places}; the bands are taken in order of wavelength")
         bands, waves = bands[order], waves[order]
     return Scene(
         (*raster.shape[:2], len(bands)),
@@ -139,7 +139,7 @@ def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) 
     if empty.size:
         reasons.append(f"{ranges(empty + 1)} (nodata wherever it was looked at)")
     if reasons:
-        tell(f"{name}: of {raster.shape[2]} bands, these are left out: {' and '.join(reasons)}")
+        warn_data(f"{name}: of {raster.shape[2]} bands, these are left out: {' and '.join(reasons)}")
     return np.setdiff1d(marked, empty)
 
 
@@ -227,5 +227,5 @@ def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:
         return _UNITS[word]
     if word in ("", "unknown"):  # no sensor sees below 100 nm, none here beyond 100 micrometres
         return 1e3 if values.max() < 100 else 1.0
-    tell(f"{path.name}: wavelengths in {units!r} can't be turned into nanometres and are not used")
+    warn_data(f"{path.name}: wavelengths in {units!r} can't be turned into nanometres and are not used")
     return None

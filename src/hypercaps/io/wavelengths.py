@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 
 _LONGEST = 1 << 22  # bytes of a file of wavelengths
@@ -57,7 +57,7 @@ def with_given(raster: StoredRaster, given: Given) -> StoredRaster:
     own = (raster.wavelengths, raster.fwhm)
     for what, mine, theirs in zip(("wavelengths", "band widths"), own, info, strict=True):
         if mine is not None and theirs is not None and (off := np.abs(mine - theirs).max()) >= _SAME:
-            tell(
+            warn_data(
                 f"{raster.path.name} has {what} of its own, which differ from those of {source} by up to {off:.4g} nm: "
                 "its own are kept"
             )

@@ -18,7 +18,7 @@ from hypercaps.data.labels import MAX_LABEL, Labels, Legend, LegendEntry
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import plan_windows, thinning
 from hypercaps.data.window import Window
-from hypercaps.errors import ClusterError, HypercapsError, tell
+from hypercaps.errors import ClusterError, HypercapsError, warn_data
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import (
     MappedWindow,
@@ -93,7 +93,7 @@ def make_map(
     model.check_fits(scene)
     if resident_memory() + _FIXED > memory:
         held = f"hypercaps itself holds {resident_memory() / 1e6:.0f} MB"
-        tell(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: small windows are taken")
+        warn_data(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: small windows are taken")
     pixels = pixels_within(memory, classifier, scene)
     windows = plan_windows(scene, patch=model.patch, pixels=pixels)
     if mapper is None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from hypercaps.compute.cluster.start import check_installed, connected, on_this_machine, quiet
 from hypercaps.compute.devices import arithmetic_here, current_versions, use_threads
-from hypercaps.errors import ClusterError, DataWarning, WorkersDiedError, tell
+from hypercaps.errors import ClusterError, DataWarning, WorkersDiedError, warn_data
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -178,7 +178,7 @@ class Cluster:
                     return ended
             if "no workers" not in self._told_of:
                 self._told_of.add("no workers")
-                tell(f"the cluster at {self.address} has no workers now: waiting for some (Ctrl-C stops)")
+                warn_data(f"the cluster at {self.address} has no workers now: waiting for some (Ctrl-C stops)")
 
     def _result(self, future: Any) -> Any:
         from distributed import KilledWorker
@@ -203,7 +203,7 @@ class Cluster:
         ours = arithmetic_here()
         if done.arithmetic != ours and done.arithmetic not in self._told_of:
             self._told_of.add(done.arithmetic)
-            tell(
+            warn_data(
                 f"{done.worker} computes with {done.arithmetic}, this machine with {ours}: the last digits can differ "
                 "from those of one machine"
             )
@@ -231,7 +231,7 @@ class Cluster:
 
     def _tell(self) -> None:
         while self._deaths:
-            tell(f"worker {self._deaths.popleft()} died: what it was doing is done again")
+            warn_data(f"worker {self._deaths.popleft()} died: what it was doing is done again")
 
 
 def here() -> str:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypercaps import __version__
-from hypercaps.errors import ClusterError, tell
+from hypercaps.errors import ClusterError, warn_data
 
 _BUSY = 60  # seconds that a scheduler may take: it imports torch when it is sent our first task
 _SILENT = logging.CRITICAL + 1
@@ -54,7 +54,7 @@ def connected(address: str, patience: float) -> Iterator[Any]:
         if issubclass(warning.category, VersionMismatchWarning):
             rows = [line.split("|") for line in str(warning.message).splitlines() if line.startswith("| ")]
             packages = ", ".join(row[1].strip() for row in rows[1:])
-            tell(
+            warn_data(
                 f"the cluster at {address} and this machine have different versions of {packages}: if something goes "
                 "wrong, give them the same environment"
             )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry, Rgb, default_color
-from hypercaps.errors import LabelsError, tell
+from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.qml import Style, read_color
 from hypercaps.io.labels.vector_file import VectorLayer
 
@@ -74,7 +74,7 @@ def choose_fields(layer: VectorLayer, wanted: str | None) -> ClassFields:
             f"which field of {layer.path} holds the class? It has {listing}: name one with --class-field (class_field "
             "in Python)"
         )
-    tell(f"{layer.path.name}: classes are taken from the field {candidates[0]!r}")
+    warn_data(f"{layer.path.name}: classes are taken from the field {candidates[0]!r}")
     return ClassFields(candidates[0], _name_field(candidates[0], kinds), colors)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import MAX_LABEL, Labels, Legend, LegendEntry, default_color
 from hypercaps.data.splits import connected_areas
-from hypercaps.errors import LabelsError, tell
+from hypercaps.errors import LabelsError, warn_data
 
 Numbering = dict[int, int]  # from a file's labels to those of all files
 
@@ -63,7 +63,7 @@ def merge(files: Sequence[LabelFile]) -> LabelFile:
     if groups is not None:
         groups[disputed] = 0
     if overlaps:
-        tell(overlap_message(overlaps, legend, "files", name))
+        warn_data(overlap_message(overlaps, legend, "files", name))
     return LabelFile(Labels.from_array(merged, legend, name=name, groups=groups), legend, invented)
 
 
@@ -102,7 +102,7 @@ def number_classes(files: Sequence[LabelFile]) -> tuple[Legend, list[Numbering],
             else:
                 number = max(taken) + 1
                 taken.add(number)
-                tell(
+                warn_data(
                     f"{labels.name}: its class {entry.label}, {entry.name}, becomes {number}, for {entry.label} is "
                     f"{there.name}"
                 )

@@ -18,7 +18,7 @@ from rasterio.warp import reproject
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Affine, Lookup, Scene
-from hypercaps.errors import LabelsError, SceneError, tell
+from hypercaps.errors import LabelsError, SceneError, warn_data
 from hypercaps.io.raster import StoredRaster
 
 _SAME = 0.01  # pixels: grids that differ by less are one grid, written with other digits
@@ -49,7 +49,7 @@ def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels
             f"no labelled pixel of {raster.path} lies in scene {scene.name!r}: give labels of the same place"
         )
     where = "on another grid than" if scene.lookup is None else "on the ground under the swath of"
-    tell(f"labels {labels.name!r} lie {where} scene {scene.name!r}: the nearest label of a pixel is taken")
+    warn_data(f"labels {labels.name!r} lie {where} scene {scene.name!r}: the nearest label of a pixel is taken")
     return Labels.from_array(moved, labels.legend, name=labels.name)
 
 

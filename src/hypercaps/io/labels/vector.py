@@ -12,7 +12,7 @@ from rasterio.errors import CRSError
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.errors import LabelsError, tell
+from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.class_field import as_texts, choose_fields, make_classes
 from hypercaps.io.labels.merge import LabelFile, overlap_message
 from hypercaps.io.labels.qml import find_style
@@ -86,7 +86,9 @@ def common_ground(layer: VectorLayer, scene: Scene) -> Grid:
             "layer its own (in QGIS: Assign Projection; a shapefile needs its .prj)"
         )
     if layer.crs is None:
-        tell(f"neither {layer.path.name} nor scene {scene.name!r} has a coordinate system: they are taken to share one")
+        warn_data(
+            f"neither {layer.path.name} nor scene {scene.name!r} has a coordinate system: they are taken to share one"
+        )
     return grid
 
 
@@ -125,15 +127,15 @@ def _named(crs: str | None) -> str:
 
 def _tell(name: str, placed: Placed, burnt: Burnt, legend: Legend, *, without_class: int) -> None:
     if placed.without:
-        tell(f"{name}: {_count(placed.without, 'feature')} without a geometry left out")
+        warn_data(f"{name}: {_count(placed.without, 'feature')} without a geometry left out")
     if without_class:
-        tell(f"{name}: {_count(without_class, 'feature')} without a class left out")
+        warn_data(f"{name}: {_count(without_class, 'feature')} without a class left out")
     if placed.mended:
-        tell(f"{name}: {_count(placed.mended, 'polygon')} that crossed themselves or their holes mended")
+        warn_data(f"{name}: {_count(placed.mended, 'polygon')} that crossed themselves or their holes mended")
     if burnt.empty:
-        tell(f"{name}: {_count(burnt.empty, 'polygon')} too small to hold the centre of a pixel, labelling none")
+        warn_data(f"{name}: {_count(burnt.empty, 'polygon')} too small to hold the centre of a pixel, labelling none")
     if burnt.overlaps:
-        tell(overlap_message(burnt.overlaps, legend, "features", name))
+        warn_data(overlap_message(burnt.overlaps, legend, "features", name))
 
 
 def _count(number: int, what: str) -> str:

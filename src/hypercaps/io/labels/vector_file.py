@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import HypercapsError, LabelsError, tell
+from hypercaps.errors import HypercapsError, LabelsError, warn_data
 from hypercaps.io.labels import vector_check as vectorcheck
 from hypercaps.io.labels.vector_check import Content
 
@@ -218,4 +218,4 @@ def explained(path: Path) -> Iterator[None]:
         if any(sign in text for sign in _LOST):
             raise LabelsError(f"{path} is damaged or was written wrongly ({text.rstrip('.')}): mend it or get it again")
         if not any(sign in text for sign in _HARMLESS):
-            tell(f"{path.name}: {text}")
+            warn_data(f"{path.name}: {text}")

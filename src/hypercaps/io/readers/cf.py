@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, is_wavelength_unit, nm_per_unit
 from hypercaps.io.readers.georeference import georeference
@@ -174,7 +174,7 @@ def _of_bands(
     if waves is None:
         return None, None, flags
     if not (np.isfinite(waves[0]).all() and (waves[0] > 0).all()):
-        tell(f"{variable.path.name}: some wavelengths are no numbers above 0, so none is used")
+        warn_data(f"{variable.path.name}: some wavelengths are no numbers above 0, so none is used")
         return None, None, flags
     unit = nm_per_unit(waves[1] or None, waves[0], variable.path)
     if unit is None:

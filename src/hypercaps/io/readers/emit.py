@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Affine, Lookup
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Floats, RawWindow, StoredRaster, nm_per_unit
 from hypercaps.io.readers.georeference import crs_of_text
@@ -99,7 +99,7 @@ def _lookup(file: Hdf5, cube: Variable) -> Lookup | None:
     missing = {"location/glt_x": x, "location/glt_y": y, "spatial_ref": crs, "geotransform": transform}
     if x is None or y is None or crs is None or transform is None:
         names = ", ".join(name for name, value in missing.items() if value is None)
-        tell(f"{file.path.name}: no usable {names}, so maps of it can't be put on the ground")
+        warn_data(f"{file.path.name}: no usable {names}, so maps of it can't be put on the ground")
         return None
     rows, cols = cube.shape[:2]
     if x.shape != y.shape or len(x.shape) != 2 or math.prod(x.shape) > _LARGEST_TABLE * max(rows * cols, 1 << 16):

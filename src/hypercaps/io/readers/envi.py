@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import Rgb
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 from hypercaps.io.readers.envi_map import georeference
 from hypercaps.io.readers.flat_binary import window_taker
@@ -85,7 +85,7 @@ def envi_raster(path: Path) -> StoredRaster:
             f"{samples} samples x {bands} bands of {dtype.itemsize} bytes after {offset:,}): get the whole file again"
         )
     if there > needed:  # a header of another file shows so, if at all
-        tell(f"{data.name} has {there - needed:,} bytes more than its header {header_path.name} describes")
+        warn_data(f"{data.name} has {there - needed:,} bytes more than its header {header_path.name} describes")
     waves, fwhm = _wavelengths(header, header_path, bands)
     crs, transform = georeference(header, header_path)
     names, colors = _classes(header, header_path)
@@ -126,7 +126,7 @@ def read_header(path: Path) -> Header:
         if not line.strip() or line.lstrip().startswith(";"):
             continue
         if not equals:
-            tell(f"{path.name} has a line that is no field and is passed over: {line.strip()[:40]!r}")
+            warn_data(f"{path.name} has a line that is no field and is passed over: {line.strip()[:40]!r}")
             continue
         parts = [value.strip()]
         if parts[0].startswith("{"):
@@ -154,7 +154,7 @@ def _number_type(header: Header, path: Path) -> np.dtype[Any]:
         raise SceneError(f"{path} gives {code} as data type: one of {', '.join(map(str, _TYPES))} is expected")
     dtype = np.dtype(_TYPES[code])
     if "byte order" not in header and dtype.itemsize > 1:
-        tell(f"{path.name} does not say its byte order: little-endian is taken")
+        warn_data(f"{path.name} does not say its byte order: little-endian is taken")
     order = _whole(header, "byte order", path, default=0)
     if order not in (0, 1):
         raise SceneError(f"{path} gives {order} as byte order: 0 (little-endian) or 1 (big-endian) is expected")

@@ -10,7 +10,7 @@ from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
 from hypercaps.data.scene import Affine
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 
 # EPSG codes of UTM zone 0 on a datum, north and south; those of latitude and longitude.
 _UTM = {"WGS-84": (32600, 32700), "NORTH AMERICA 1983": (26900, None), "ETRS89": (25800, None)}
@@ -27,7 +27,7 @@ def georeference(header: Mapping[str, str], path: Path) -> tuple[str | None, Aff
     named = _named_crs([part for part in parts if "=" not in part])
     if named is not None and written is not None and named != written:
         # A string that was edited by hand often still parses; zone and datum by name leave less to get wrong.
-        tell(f"{path.name}: its coordinate system string and its map info disagree; map info ({named}) is taken")
+        warn_data(f"{path.name}: its coordinate system string and its map info disagree; map info ({named}) is taken")
     crs = named or written
     return None if crs is None else crs.to_wkt(), _affine(parts, path)
 
@@ -39,7 +39,7 @@ def _written_crs(value: str, path: Path) -> CRS | None:
     try:
         return CRS.from_wkt(text, morph_from_esri_dialect='DATUM["D_' in text)
     except CRSError:
-        tell(f"{path.name}: its coordinate system string can't be understood and is not used")
+        warn_data(f"{path.name}: its coordinate system string can't be understood and is not used")
         return None
 
 

@@ -10,7 +10,7 @@ from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
 from hypercaps.data.scene import Affine
-from hypercaps.errors import tell
+from hypercaps.errors import warn_data
 from hypercaps.io.readers.variables import Variable, find
 
 _CROOKED = 0.05  # of a pixel: how far a coordinate may lie from its place on an even grid; float32 is no better
@@ -33,7 +33,9 @@ def georeference(
     if transform is None and mapping is not None:
         transform = _listed_affine(mapping)
     if transform is None and min(y.shape[0], x.shape[0]) > 1:
-        tell(f"{variable.path.name}: the coordinates of {variable.key!r} are not evenly spaced; it lies nowhere then")
+        warn_data(
+            f"{variable.path.name}: the coordinates of {variable.key!r} are not evenly spaced; it lies nowhere then"
+        )
         return None, None
     if crs is None and mapping is None and _is_geographic(y, x):
         crs = CRS.from_epsg(4326).to_wkt()
@@ -82,7 +84,7 @@ def _named_crs(mapping: Variable) -> str | None:
             return crs
     if mapping.text("grid_mapping_name") == "latitude_longitude":
         return str(CRS.from_epsg(4326).to_wkt())
-    tell(f"{mapping.path.name}: {mapping.key!r} names no coordinate system by WKT or EPSG number, so none is used")
+    warn_data(f"{mapping.path.name}: {mapping.key!r} names no coordinate system by WKT or EPSG number, so none is used")
     return None
 
 

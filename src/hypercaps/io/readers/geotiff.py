@@ -21,7 +21,7 @@ from rasterio.windows import Window as RasterWindow
 
 from hypercaps.data.labels import Rgb
 from hypercaps.data.scene import Affine
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags
 from hypercaps.io.readers.tiff_check import Blocks, check_tiff
@@ -82,7 +82,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
         if not indexes:
             raise SceneError(f"{path} holds no band but a mask: a raster with data is expected")
         if alpha:  # some writers call any fourth band of bytes so
-            tell(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
+            warn_data(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
         dtypes, nodatavals, scales, offsets = dataset.dtypes, dataset.nodatavals, dataset.scales, dataset.offsets
         dtype = _number_type(path, {dtypes[i - 1] for i in indexes})
         nodata = tuple(nodatavals[i - 1] for i in indexes)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rasterio.crs import CRS
 
 from hypercaps.data.window import Window
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, Bools, RawWindow, StoredRaster
 
 _SAME = 0.01  # pixels: a tile that is off the grid by less is on it, written with other digits
@@ -175,7 +175,7 @@ def _merged(of_tiles: list[Mapping[int, T]], what: str) -> dict[int, T]:
     for of_tile in of_tiles:
         for label, value in of_tile.items():
             if merged.setdefault(label, value) != value:
-                tell(f"class {label} has another {what} in some tiles ({value}): {merged[label]} is taken")
+                warn_data(f"class {label} has another {what} in some tiles ({value}): {merged[label]} is taken")
     return merged
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Affine
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.georeference import crs_of_text
@@ -75,7 +75,7 @@ def _raster(file: Hdf5, vnir: _Detector, swir: _Detector) -> StoredRaster:
             detector.errors.check()
         if not detector.there.all():
             places = ranges(np.flatnonzero(~detector.there) + 1)
-            tell(f"{file.path.name}: these {detector.name} bands have no wavelength and are left out: {places}")
+            warn_data(f"{file.path.name}: these {detector.name} bands have no wavelength and are left out: {places}")
     waves = np.concatenate([detector.wavelengths[detector.there] for detector in detectors])
     order = np.argsort(waves, kind="stable")  # both are stored from long to short, and they overlap
 
@@ -189,7 +189,7 @@ def _georeference(file: Hdf5, rows: int, cols: int) -> tuple[str | None, Affine 
     code = file.attrs.get("Epsg_Code")
     code = np.array(int(code)) if isinstance(code, str) and code.isdigit() else code
     if not all(isinstance(value, np.ndarray) and value.size == 1 for value in [*corners, code]):
-        tell(f"{file.path.name}: its corners or its EPSG code are missing, so it lies nowhere")
+        warn_data(f"{file.path.name}: its corners or its EPSG code are missing, so it lies nowhere")
         return None, None
     west, east, north, south = (float(value.ravel()[0]) for value in corners)  # type: ignore[union-attr]
     crs = crs_of_text(f"EPSG:{int(code.ravel()[0])}")  # type: ignore[union-attr]
@@ -199,5 +199,5 @@ def _georeference(file: Hdf5, rows: int, cols: int) -> tuple[str | None, Affine 
         dx, dy = (east - west) / (cols - inner), (south - north) / (rows - inner)
         if max(abs(dx - _PIXEL), abs(dy + _PIXEL)) < 0.5 / max(rows, cols) * _PIXEL:
             return crs, (dx, 0.0, west - inner * dx / 2, 0.0, dy, north - inner * dy / 2)
-    tell(f"{file.path.name}: its corners make no pixels of {_PIXEL:g} m, so it lies nowhere")
+    warn_data(f"{file.path.name}: its corners make no pixels of {_PIXEL:g} m, so it lies nowhere")
     return crs, None

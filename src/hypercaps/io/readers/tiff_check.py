@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.xml import parse_xml
 
 Numbers = npt.NDArray[np.uint64]
@@ -114,7 +114,7 @@ def _check_ends(directory: _Directory, blocks: Blocks) -> None:
     end = max(directory.end, int((offsets + counts).max(initial=0)) + directory.trailer)
     if directory.is_last and directory.size > end:
         # Inserted bytes, as a transfer in text mode adds them, push the last ones past the described end.
-        tell(
+        warn_data(
             f"{directory.path.name} has {directory.size - end:,} bytes more than its directory describes: it may be "
             "damaged"
         )
@@ -132,7 +132,7 @@ def _check_lengths(blocks: Blocks) -> None:
             f"{path} is damaged: it has blocks too short for the rows and columns it describes; get it again"
         )
     if ((counts > needed) & (counts != full))[written].any():  # a last strip may be padded
-        tell(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
+        warn_data(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
 
 
 def _check_texts(directory: _Directory) -> None:
@@ -202,7 +202,7 @@ class _Directory:
         if not 0 < count <= _MAX_FIELDS or len(listed) < count * entry.itemsize:
             raise self.damaged("its directory is not in it")
         following = self._int(file.read(self.inline))
-        self.end = file.tell()  # of everything described, blocks aside
+        self.end = file.warn_data()  # of everything described, blocks aside
         self.fields: dict[int, tuple[int, int, bytes]] = {}  # by tag: type, count, value or its position
         for tag, kind, held, value in np.frombuffer(listed, entry.newbyteorder(self.order)).tolist():
             length = held * _TYPE_BYTES.get(kind, 0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError, tell
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.cf import cube_arrays
 from hypercaps.io.readers.variables import Part, Variable, check_claims
@@ -138,7 +138,7 @@ def _tell_missing(path: Path, node: Node, shape: tuple[int, ...], chunks: tuple[
             names = (name.rpartition("/")[2] for name in whole)
         there = sum(name not in DESCRIPTIONS for name in names)
     if there < expected:
-        tell(
+        warn_data(
             f"{path.name}: {expected - there:,} of {expected:,} chunks of {node.key or 'the array'} are not there; "
             "pixels in them count as nodata"
         )
