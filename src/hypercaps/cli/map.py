@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -98,8 +98,8 @@ def map_(
         rasters = {".tif", ".tiff"} if path in (out, confidence, probabilities, files.sets) else set()
         check_output(path, rasters | {".png"} if path == out else rasters, inputs=taken)
         taken.append(path)
-    options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
-    cube = open_scene(scene, **options, progress=progress.download_bar(console))
+    download = progress.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
     only = open_mask(mask, cube) if mask else None
 
     from hypercaps.classifier import load_model  # torch: not before what was named could be read
@@ -114,9 +114,10 @@ def map_(
             mapper = None
             if pool is not None:
                 from hypercaps.io.open import Opening
+                from hypercaps.io.options import OpenOptions
                 from hypercaps.pipeline.cluster_map import MapJob, map_windows_on
 
-                opening = Opening.of(scene, **options)
+                opening = Opening.of(scene, OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote))
                 job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
                 with_scores = probabilities is not None
                 mapper = partial(map_windows_on, pool, job, only=only, with_scores=with_scores, coverage=coverage)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rasterio.crs import CRS
 
 from hypercaps.errors import DataWarning, HypercapsError, LabelsError, SceneError
-from hypercaps.io.detect import sniff
+from hypercaps.io.detect import detect_file
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers.envi import read_header
 from hypercaps.io.readers.flat_binary import window_taker
@@ -284,7 +284,7 @@ def test_either_of_the_two_files_may_be_named(header: str, tmp_path: Path) -> No
     write(tmp_path / "a.img")
     (tmp_path / "a.hdr").rename(tmp_path / header)
     for named in ("a.img", header):
-        assert sniff(tmp_path / named) == "envi"
+        assert detect_file(tmp_path / named).kind == "envi"
         scene = open_scene(tmp_path / named)
         assert scene.name == "a"
         np.testing.assert_array_equal(scene.read().values, CUBE)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hypercaps.cli import app
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.detect import sniff
+from hypercaps.io.detect import detect_file
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.xml import read_xml
 from support.memory import output_of
@@ -59,7 +59,7 @@ def opened(path: Path, steps_back: bool = True) -> Any:
 def test_enmap(image: str, backwards: bool, tmp_path: Path) -> None:
     path = product(tmp_path, enmap_xml(backwards=backwards), image=image)
     metadata = path.with_name(f"{ENMAP}-METADATA.XML")
-    assert sniff(metadata) == "product"
+    assert detect_file(metadata).kind == "product"
     for named in (path, metadata):
         scene = opened(named)
         assert scene.name == path.stem

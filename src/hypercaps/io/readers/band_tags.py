@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypercaps.errors import SceneError
 from hypercaps.io.raster import Floats, nm_per_unit
 from hypercaps.io.readers.envi import items
-from hypercaps.io.wavelengths import BandInfo, merged
+from hypercaps.io.wavelengths import BandInfo, merge_bands
 
 
 class BandTags:
@@ -29,7 +29,7 @@ class BandTags:
         """Wavelengths and band widths, from the first place that has one for every band."""
         tagged, listed = self._of_bands(self.tags, "wavelength"), self._listed("wavelength")
         units = next((unit for tags in self.tags if (unit := _units(tags)) is not None), None)
-        return merged(
+        return merge_bands(
             self._in_nm(
                 self._of_bands(self.imagery, "central_wavelength_um"), "um", self._of_bands(self.imagery, "fwhm_um")
             ),

@@ -202,7 +202,7 @@ class _Directory:
         if not 0 < count <= _MAX_FIELDS or len(listed) < count * entry.itemsize:
             raise self.damaged("its directory is not in it")
         following = self._int(file.read(self.inline))
-        self.end = file.warn_data()  # of everything described, blocks aside
+        self.end = file.tell()  # of everything described, blocks aside
         self.fields: dict[int, tuple[int, int, bytes]] = {}  # by tag: type, count, value or its position
         for tag, kind, held, value in np.frombuffer(listed, entry.newbyteorder(self.order)).tolist():
             length = held * _TYPE_BYTES.get(kind, 0)
