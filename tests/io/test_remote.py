@@ -215,5 +215,5 @@ def test_a_file_at_an_address_that_was_never_written_to_its_end(served: Served) 
     profile |= {"blockxsize": 16, "blockysize": 16}
     with rasterio.open(served.folder / "a.tif", "w", driver="GTiff", **profile) as raster:
         raster.write(np.ones((2, 16, 16), dtype=np.int16), window=rasterio.windows.Window(0, 0, 16, 16))
-    with pytest.raises(SceneError, match="never written to its end: its last block"):
+    with pytest.raises(SceneError, match="is incomplete: its last block was never written"):
         open_scene(f"{served.address}/a.tif", allow_remote=True)

@@ -74,9 +74,7 @@ def test_wavelengths_that_can_not_be_meant(given: Any, sentence: str, tmp_path: 
 
 def test_wavelengths_of_the_file_are_kept_and_it_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tif", tags=[{"wavelength": str(wave), "fwhm": "6"} for wave in WAVES])
-    with pytest.warns(
-        DataWarning, match=r"a\.tif has wavelengths that differ .* by up to 1\.5 nm: its own are kept"
-    ):
+    with pytest.warns(DataWarning, match=r"a\.tif has wavelengths that differ .* by up to 1\.5 nm: its own are kept"):
         scene = open_scene(path, wavelengths=[400, 501.5, 600, 700])
     np.testing.assert_allclose(scene.wavelengths, WAVES)
     open_scene(path, wavelengths=[400, 500.01, 600, 700])  # the same, in other digits: nothing to say
@@ -100,7 +98,7 @@ def test_a_later_place_adds_widths_only_for_the_same_bands(tmp_path: Path) -> No
 def test_wavelengths_that_step_back_are_sorted_with_their_bands(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", CUBE.astype(np.float32))
     for path in (tmp_path / "a.npy", write(tmp_path / "a.tif")):
-        with pytest.warns(DataWarning, match="step back in one place"):
+        with pytest.warns(DataWarning, match="decrease in one place"):
             scene = open_scene(path, wavelengths=[400, 600, 500, 700])
         assert scene.name == "a"
         np.testing.assert_allclose(scene.wavelengths, WAVES)

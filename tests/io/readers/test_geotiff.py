@@ -127,7 +127,7 @@ def test_an_alpha_band_is_a_mask_and_no_band(tmp_path: Path) -> None:
     cube = CUBE.copy()
     cube[:, :, 3] = 255
     cube[2, 3, 3] = 0
-    with pytest.warns(DataWarning, match="band 4 says how opaque a pixel is"):
+    with pytest.warns(DataWarning, match="band 4 is an alpha band and is used as a mask"):
         scene = open_scene(write(tmp_path / "a.tif", cube, "uint8", alpha=True))
     pixels = scene.read()
     np.testing.assert_array_equal(pixels.values, cube[:, :, :3])
@@ -193,7 +193,7 @@ def test_bad_bands_are_left_out_before_their_nodata_counts(key: str, bad: str, t
 
 def test_wavelengths_that_step_back_are_sorted_with_their_bands(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tif", tags=tagged("wavelength", [400, 900, 850, 1000]), scales=[1.0, 2.0, 3.0, 4.0])
-    with pytest.warns(DataWarning, match="step back in one place"):
+    with pytest.warns(DataWarning, match="decrease in one place"):
         scene = open_scene(path)
     np.testing.assert_array_equal(scene.wavelengths, [400, 850, 900, 1000])
     np.testing.assert_array_equal(scene.read().values, (CUBE * [1, 2, 3, 4])[:, :, [0, 2, 1, 3]])
@@ -411,7 +411,7 @@ def test_a_file_that_was_never_written_to_its_end(left_out: tuple[int, int], tmp
                 if (row, col) != left_out:
                     window = rasterio.windows.Window(col * 16, row * 16, 16, 16)
                     raster.write(np.ones((2, 16, 16), dtype=np.int16), window=window)
-    with pytest.raises(SceneError, match=r"never written to its end: \d of its 16 blocks"):
+    with pytest.raises(SceneError, match=r"is incomplete: \d of its 16 blocks were never written"):
         open_scene(tmp_path / "a.tif")
     assert open_scene(tmp_path / "b.tif").read().valid.sum() == 15 * 256
 
@@ -491,12 +491,12 @@ def test_overviews_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tif.aux.xml").write_text(
         "<PAMDataset><Metadata domain='OVERVIEWS'><MDI key='OVERVIEW_FILE'>/etc/hostname</MDI></Metadata></PAMDataset>"
     )
-    with pytest.raises(SceneError, match="names another file as its overviews"):
+    with pytest.raises(SceneError, match="refers to another file for its overviews"):
         open_scene(path)
     (tmp_path / "a.tif.aux.xml").unlink()
     with rasterio.open(path, "r+") as raster:
         raster.update_tags(ns="OVERVIEWS", OVERVIEW_FILE="/etc/hostname")
-    with pytest.raises(SceneError, match="names another file as its overviews"):
+    with pytest.raises(SceneError, match="refers to another file for its overviews"):
         open_scene(path)
 
 
@@ -509,7 +509,7 @@ def test_enmap(real_data: Path) -> None:
         scene = open_scene(path)
     assert [str(one.message).partition(": ")[2] for one in told] == [
         "of 224 bands, these are left out: 130-135 (marked bad in the file)",
-        "the wavelengths step back in one place; the bands are taken in order of wavelength",
+        "the wavelengths decrease in one place; the bands are sorted by wavelength",
     ]
     assert scene.shape == (32, 32, 218) and scene.transform == (30, 0, 366015, 0, -30, 5809965)
     assert scene.wavelengths is not None and (np.diff(scene.wavelengths) > 0).all() and scene.wavelengths[0] == 418.24

@@ -289,7 +289,7 @@ def test_enmap_tiles_of_potsdam(real_data: Path) -> None:
         scene = open_scene(real_data / "enmap_potsdam" / "images" / "*.tif")
     assert [str(one.message) for one in told] == [
         "images: of 224 bands, these are left out: 130-135 (marked bad in the file)",
-        "images: the wavelengths step back in one place; the bands are taken in order of wavelength",
+        "images: the wavelengths decrease in one place; the bands are sorted by wavelength",
     ]
     assert scene.shape == (160, 160, 218) and scene.transform == (30, 0, 364095, 0, -30, 5809965)
     pixels, seen = scene.read(), np.zeros((160, 160), dtype=bool)

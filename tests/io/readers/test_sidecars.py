@@ -50,7 +50,7 @@ def product(
 def opened(path: Path, steps_back: bool = True) -> Any:
     if not steps_back:
         return open_scene(path)
-    with pytest.warns(DataWarning, match="step back in one place"):
+    with pytest.warns(DataWarning, match="decrease in one place"):
         return open_scene(path)
 
 
