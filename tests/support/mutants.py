@@ -59,7 +59,7 @@ def outcomes(sound: Path, count: int, seed: int = 0) -> list[str]:
         path.write_bytes(content)
     found: list[str] = []
     while rest := paths[len(found) :]:
-        code = f"import sys; sys.path[:] = {sys.path!r}; import mutants; mutants.main()"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from support.mutants import main; main()"
         asked = json.dumps([str(sound), *map(str, rest)])
         done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, timeout=250)
         found += done.stdout.split()
