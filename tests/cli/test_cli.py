@@ -230,7 +230,7 @@ def test_info_recognises_a_model_by_its_content(run: tuple[Path, Path, Path, Res
     shutil.copy(run[2] / "model.safetensors", tmp_path / "renamed")
     assert json.loads(hypercaps("info", tmp_path / "renamed", "--json").stdout)["kind"] == "model"
     (tmp_path / "words.txt").write_text("neither")
-    refused(hypercaps("info", tmp_path / "words.txt"), "not read here")
+    refused(hypercaps("info", tmp_path / "words.txt"), "not supported")
 
 
 def test_scenes_are_listed() -> None:

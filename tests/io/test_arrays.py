@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypercaps.errors import LabelsError, SceneError
-from hypercaps.io.detect import sniff
-from hypercaps.io.open import list_arrays, open_labels, open_scene
+from hypercaps.io.detect import detect_file
+from hypercaps.io.open import open_labels, open_scene
 
 CUBE = np.arange(6 * 5 * 8, dtype=np.uint16).reshape(6, 5, 8)
 GT = (np.arange(30).reshape(6, 5) % 4).astype(np.uint8)
@@ -82,13 +82,13 @@ def test_npy_labels(tmp_path: Path) -> None:
 def test_content_decides_and_not_the_name(tmp_path: Path) -> None:
     with (tmp_path / "cube.data").open("wb") as file:
         np.save(file, CUBE)
-    assert sniff(tmp_path / "cube.data") == "numpy"
+    assert detect_file(tmp_path / "cube.data").kind == "numpy"
     np.testing.assert_array_equal(open_scene(tmp_path / "cube.data").read().values, CUBE)
 
 
 def test_the_listing_of_a_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", cube=CUBE, gt=GT)
-    assert [(array.key, array.shape) for array in list_arrays(tmp_path / "a.npz")] == [
+    assert [(array.key, array.shape) for array in detect_file(tmp_path / "a.npz").arrays] == [
         ("cube", (6, 5, 8)),
         ("gt", (6, 5)),
     ]

@@ -405,7 +405,9 @@ def test_a_mirror_without_a_slash_at_its_end(site: Site, monkeypatch: pytest.Mon
 
 def test_a_damaged_download(site: Site, tmp_path: Path) -> None:
     site.files["/a/Tiny.mat"] = CUBE_FILE[:-1] + b"?"
-    with pytest.raises(CatalogError, match=rf"came damaged from {site.address}a/Tiny\.mat.*{CUBE_SHA}") as caught:
+    with pytest.raises(
+        CatalogError, match=rf"was damaged in the download from {site.address}a/Tiny\.mat.*{CUBE_SHA}"
+    ) as caught:
         open_scene("tiny")
     assert "by hand" in str(caught.value)
     assert cached(tmp_path) == []
@@ -520,7 +522,7 @@ def unpublished(document: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("unpublished")
 def test_an_unpublished_checksum_is_pinned(site: Site, tmp_path: Path) -> None:
-    with pytest.warns(DataWarning, match=rf"no SHA-256 of Tiny\.mat.*{CUBE_SHA}.*pinned") as heard:
+    with pytest.warns(DataWarning, match=rf"no SHA-256 of Tiny\.mat.*{CUBE_SHA}.*expected from now on") as heard:
         scene = open_scene("tiny")
     assert len(heard) == 1
     np.testing.assert_array_equal(scene.read().values, CUBE)
@@ -532,7 +534,7 @@ def test_an_unpublished_checksum_is_pinned(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unpublished", "site")
 def test_a_pinned_file_that_changed(tmp_path: Path) -> None:
-    with pytest.warns(DataWarning, match="pinned"):
+    with pytest.warns(DataWarning, match="expected from now on"):
         open_scene("tiny")
     other = mat(tiny=CUBE + 1)
     (tmp_path / "cache" / "Tiny.mat").write_bytes(other)
@@ -542,11 +544,11 @@ def test_a_pinned_file_that_changed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unpublished")
 def test_a_pinned_file_that_changed_on_the_server(site: Site, tmp_path: Path) -> None:
-    with pytest.warns(DataWarning, match="pinned"):
+    with pytest.warns(DataWarning, match="expected from now on"):
         open_scene("tiny")
     (tmp_path / "cache" / "Tiny.mat").unlink()
     site.files["/a/Tiny.mat"] = mat(tiny=CUBE + 1)
-    with pytest.raises(CatalogError, match=rf"came damaged.*{CUBE_SHA}"):
+    with pytest.raises(CatalogError, match=rf"was damaged in the download.*{CUBE_SHA}"):
         open_scene("tiny")
     assert cached(tmp_path) == ["Tiny.mat.sha256"]
     site.files["/a/Tiny.mat"] = CUBE_FILE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import typer
 
@@ -97,8 +96,8 @@ def map_(
     taken = input_files(model, scene, mask)
     taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
     request.check_outputs(taken + input_files(wavelengths))
-    options: dict[str, Any] = {"wavelengths": wavelengths, "allow_remote": allow_remote}
-    cube = open_scene(scene, **options, progress=progress.download_bar(console))
+    download = progress.download_bar(console)
+    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
     if mask:
         request = replace(request, mask=open_mask(mask, cube))
 
@@ -114,9 +113,10 @@ def map_(
             mapper = None
             if pool is not None:
                 from hypercaps.io.open import Opening
+                from hypercaps.io.options import OpenOptions
                 from hypercaps.pipeline.cluster_map import MapJob, cluster_mapper
 
-                opening = Opening.of(scene, **options)
+                opening = Opening.of(scene, OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote))
                 job = MapJob.of(model, opening, cube, resample=resample, device=device, precision=precision)
                 mapper = cluster_mapper(pool, job, request)
             sha256 = file_sha256(model)

@@ -1,8 +1,4 @@
-"""The arrays inside a file, whatever its format: which there are, and one of them by key.
-
-A file of arrays (.mat, .npz) is asked for one by ``PATH:KEY``; where the key is left out, the only array
-that can be meant is taken. A .npy file is one array without a key.
-"""
+"""The arrays in a file of any format, chosen by ``PATH:KEY``; and the reader of .npy and .npz files."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import HypercapsError
+from hypercaps.errors import SceneError
 
 
 @dataclass(frozen=True)
@@ -30,31 +26,29 @@ class StoredArray:
         return f"{self.key} ({size})" if self.key else size
 
 
-def choose(
-    arrays: list[StoredArray], key: str | None, ndim: int, path: Path, what: str, error: type[HypercapsError]
-) -> StoredArray:
+def choose(arrays: list[StoredArray], key: str | None, ndim: int, path: Path, what: str) -> StoredArray:
     """The array called ``key``, or the only one with ``ndim`` dimensions; ``what`` it is for, in messages."""
     listing = ", ".join(str(array) for array in arrays) or "nothing"
     if key is not None:
         for array in arrays:
             if array.key == key:
                 return array
-        raise error(f"{path} has no array {key!r}: it holds {listing}; name one of them as {path}:KEY")
+        raise SceneError(f"{path} has no array {key!r}: it holds {listing}; name one of them as {path}:KEY")
     fitting = [array for array in arrays if len(array.shape) == ndim]
-    if len(fitting) > 1:  # MATLAB stores scalars and lists as 1 x N matrices: not what is meant
+    if len(fitting) > 1:  # MATLAB stores scalars and vectors as 1 x N matrices
         fitting = [array for array in fitting if min(array.shape) > 1] or fitting
     if len(fitting) == 1:
         return fitting[0]
     if len(fitting) > 1:
-        raise error(
+        raise SceneError(
             f"{path} holds several arrays that could be the {what}: {listing}; name one as {path}:{fitting[0].key}"
         )
     shape = "3-D array (rows, columns, bands)" if ndim == 3 else "2-D array (rows, columns)"
-    raise error(f"{path} holds no {shape} to be the {what}: it holds {listing}")
+    raise SceneError(f"{path} holds no {shape} to be the {what}: it holds {listing}")
 
 
 class _OnDisk:
-    """A .npy file, mapped anew for every slice: what a map that stays open has touched stays in memory."""
+    """A .npy file, mapped again for every slice: pages touched by a map that stays open would stay in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,14 +67,14 @@ class _OnDisk:
 
 
 def numpy_arrays(path: Path) -> list[StoredArray]:
-    """The arrays of a .npy or .npz file; .npy stays on disk. Nothing pickled is ever loaded."""
+    """The arrays of a .npy or .npz file; .npy stays on disk. Pickled arrays are refused."""
 
     def load(key: str) -> npt.NDArray[Any]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             array: npt.NDArray[Any] = archive[key]
             return array
 
-    with path.open("rb") as file:  # opened here: numpy does not close a damaged archive
+    with path.open("rb") as file:  # numpy does not close a damaged archive
         if file.read(2) == b"PK":
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:

@@ -1,7 +1,7 @@
-"""The public scenes by name: what they are, where their files are, and getting them.
+"""The catalogue of public scenes: their descriptions, and finding or downloading their files.
 
-A file is looked for in the folder named by ``HYPERCAPS_DATA`` (at any depth, by its name), then inside an
-installed package that carries it, then in the user's cache; what is in none of them is downloaded there.
+A file is searched in the folder ``HYPERCAPS_DATA`` (at any depth, by its name), then in an installed package that
+contains it, then in the user's cache; otherwise it is downloaded into the cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import importlib.util
 import os
 import re
 import tomllib
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -24,24 +23,24 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import Legend, LegendEntry, parse_color
-from hypercaps.errors import CatalogError, DataWarning
+from hypercaps.errors import CatalogError, warn_data
 
-DATA_VARIABLE = "HYPERCAPS_DATA"  # a folder with files already there
-MIRROR_VARIABLE = "HYPERCAPS_MIRROR"  # another base address for downloads
+DATA_VARIABLE = "HYPERCAPS_DATA"  # a folder with downloaded files
+MIRROR_VARIABLE = "HYPERCAPS_MIRROR"  # another base URL for downloads
 
 Part = Literal["cube", "labels"]
-# Called with a file's name and size in bytes (0: unknown); gives an object as pooch's progressbar wants it.
+# Called with a file's name and size in bytes (0: unknown); returns an object for pooch's ``progressbar``.
 ProgressMaker = Callable[[str, int], Any]
 
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file of a public scene; ``sha256`` is empty where nobody has published it."""
+    """A file of a public scene; ``sha256`` is empty where none was published."""
 
-    path: str  # below the base address
+    path: str  # relative to the base URL
     sha256: str
     bytes: int = 0
-    key: str = ""  # of the array inside
+    key: str = ""  # of the array in the file
 
     @property
     def name(self) -> str:
@@ -55,7 +54,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class CatalogScene:
-    """A public scene, as the catalogue describes it."""
+    """A public scene of the catalogue."""
 
     name: str
     title: str
@@ -70,8 +69,8 @@ class CatalogScene:
     legend: Legend
     cube: PublicFile
     labels: PublicFile
-    wavelengths: tuple[float, ...] | None  # nm, where they are known band by band
-    package: str | None  # an installed package that carries the arrays
+    wavelengths: tuple[float, ...] | None  # nm, where known for every band
+    package: str | None  # an installed package that contains the arrays
     package_cube: PublicFile | None
     package_labels: PublicFile | None
 
@@ -79,31 +78,31 @@ class CatalogScene:
         return self.cube if part == "cube" else self.labels
 
     def locate(self, part: Part) -> Path | None:
-        """Where this part is on this machine, unchecked; None if it would have to be downloaded."""
-        wanted = self.file(part)
-        return next(_in_data_folder(wanted), None) or self._in_package(part) or _in_cache(wanted)
+        """The local path of this part, unchecked; None if it must be downloaded."""
+        file = self.file(part)
+        return next(_in_data_folder(file), None) or self._in_package(part) or _in_cache(file)
 
     def get(self, part: Part, progress: ProgressMaker | None = None) -> tuple[Path, str | None]:
-        """The checked file of this part, downloaded if it must be, and the key of the array in it."""
-        wanted = self.file(part)
-        candidates = list(_in_data_folder(wanted))
+        """The verified file of this part, downloaded if needed, and the key of its array."""
+        file = self.file(part)
+        candidates = list(_in_data_folder(file))
         if candidates:
-            return _first_intact(wanted, candidates), wanted.key
+            return _first_intact(file, candidates), file.key
         packaged = self._in_package(part)
         if packaged is not None:
-            carried = self.package_cube if part == "cube" else self.package_labels
-            assert carried is not None
-            return _first_intact(carried, [packaged]), None
-        return _first_intact(wanted, [_in_cache(wanted) or _download(wanted, progress)]), wanted.key
+            in_package = self.package_cube if part == "cube" else self.package_labels
+            assert in_package is not None
+            return _first_intact(in_package, [packaged]), None
+        return _first_intact(file, [_in_cache(file) or _download(file, progress)]), file.key
 
     def _in_package(self, part: Part) -> Path | None:
-        carried = self.package_cube if part == "cube" else self.package_labels
-        if self.package is None or carried is None:
+        file = self.package_cube if part == "cube" else self.package_labels
+        if self.package is None or file is None:
             return None
-        spec = importlib.util.find_spec(self.package)  # finds it without running it
+        spec = importlib.util.find_spec(self.package)  # without importing it
         if spec is None or spec.origin is None:
             return None
-        path = Path(spec.origin).parent / carried.path
+        path = Path(spec.origin).parent / file.path
         return path if path.is_file() else None
 
     def describe(self) -> dict[str, Any]:
@@ -142,13 +141,13 @@ def names() -> list[str]:
 
 
 def get_scene(name: str) -> CatalogScene:
-    """A scene of the catalogue, or an error that lists them."""
+    """A scene of the catalogue; an unknown name is refused with a list of all."""
     if name not in names():
         close = difflib.get_close_matches(name, names(), n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise CatalogError(f"there is no public scene {name!r}: known are {', '.join(names())}{hint}")
     entry = _document()["scenes"][name]
-    carried = entry.get("embedded", {})
+    package = entry.get("embedded", {})
     return CatalogScene(
         name=name,
         title=entry["title"],
@@ -164,14 +163,14 @@ def get_scene(name: str) -> CatalogScene:
         cube=PublicFile(**entry["cube"]),
         labels=PublicFile(**entry["labels"]),
         wavelengths=_wavelengths(entry),
-        package=carried.get("package"),
-        package_cube=PublicFile(**carried["cube"]) if carried else None,
-        package_labels=PublicFile(**carried["labels"]) if carried else None,
+        package=package.get("package"),
+        package_cube=PublicFile(**package["cube"]) if package else None,
+        package_labels=PublicFile(**package["labels"]) if package else None,
     )
 
 
 def _wavelengths(entry: dict[str, Any]) -> tuple[float, ...] | None:
-    """The sensor's wavelengths without the bands that this file leaves out."""
+    """The sensor's wavelengths without the bands that were dropped from the file."""
     if "wavelengths" not in entry:
         return None
     sensor: npt.NDArray[np.float64] = np.array(_document()["wavelengths"][entry["wavelengths"]])
@@ -183,41 +182,41 @@ def _wavelengths(entry: dict[str, Any]) -> tuple[float, ...] | None:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
-    import pooch  # brings requests along: only when files are looked for
+    """The folder of downloaded files."""
+    import pooch  # imports requests: only when needed
 
     return Path(pooch.os_cache("hypercaps"))
 
 
-def _in_data_folder(wanted: PublicFile) -> Iterator[Path]:
+def _in_data_folder(file: PublicFile) -> Iterator[Path]:
     folder = os.environ.get(DATA_VARIABLE)
     if not folder:
         return
-    place = Path(folder).expanduser()
-    if not place.is_dir():
-        raise CatalogError(f"{DATA_VARIABLE} names {folder}, which is not a folder: mend it or unset it")
-    yield from sorted(path for path in place.rglob(wanted.name) if path.is_file())
+    root = Path(folder).expanduser()
+    if not root.is_dir():
+        raise CatalogError(f"{DATA_VARIABLE} names {folder}, which is not a folder: correct or unset it")
+    yield from sorted(path for path in root.rglob(file.name) if path.is_file())
 
 
-def _in_cache(wanted: PublicFile) -> Path | None:
-    path = cache_folder() / wanted.name
+def _in_cache(file: PublicFile) -> Path | None:
+    path = cache_folder() / file.name
     return path if path.is_file() else None
 
 
-def _first_intact(wanted: PublicFile, candidates: list[Path]) -> Path:
-    """The first candidate with the right content; an unpublished checksum is pinned beside the cached file."""
-    expected = wanted.sha256 or _pinned(wanted)
+def _first_intact(file: PublicFile, candidates: list[Path]) -> Path:
+    """The first candidate with the expected checksum, which is the published one or the pinned one."""
+    expected = file.sha256 or _pinned(file)
     try:
         for path in candidates:
             if not expected or _sha256(path) == expected:
                 return path
     except OSError as error:
-        raise CatalogError(f"{path} can't be read ({error.strerror}): mend it or move it away") from error
+        raise CatalogError(f"{path} can't be read ({error.strerror}): repair it or move it away") from error
     path = candidates[0]
     raise CatalogError(
         f"{path} is damaged or another file: SHA-256 {expected} was expected and {_sha256(path)} came "
-        f"({path.stat().st_size:,} bytes{f', not {wanted.bytes:,}' if wanted.bytes else ''}); delete it, or get it "
-        f"again by hand from {wanted.url}; to use it as it is, give its path in place of the scene's name"
+        f"({path.stat().st_size:,} bytes{f', not {file.bytes:,}' if file.bytes else ''}); delete it, or get it "
+        f"again by hand from {file.url}; to use it as it is, give its path in place of the scene's name"
     )
 
 
@@ -226,53 +225,53 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _pin_file(wanted: PublicFile) -> Path:
-    return cache_folder() / f"{wanted.name}.sha256"
+def _pin_file(file: PublicFile) -> Path:
+    return cache_folder() / f"{file.name}.sha256"
 
 
-def _pinned(wanted: PublicFile) -> str:
-    pin = _pin_file(wanted)
+def _pinned(file: PublicFile) -> str:
+    """The checksum of the first download, kept beside a file without a published one."""
+    pin = _pin_file(file)
     return pin.read_text().strip() if pin.is_file() else ""
 
 
-def _download(wanted: PublicFile, progress: ProgressMaker | None) -> Path:
+def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
     import pooch
     import requests
 
-    expected = wanted.sha256 or _pinned(wanted) or None
-    bar: Any = progress(wanted.name, wanted.bytes) if progress else False
+    expected = file.sha256 or _pinned(file) or None
+    bar: Any = progress(file.name, file.bytes) if progress else False
     pooch.get_logger().setLevel("WARNING")
-    by_hand = f"get {wanted.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
+    by_hand = f"get {file.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
     try:
         path = Path(
             pooch.retrieve(
-                wanted.url,
+                file.url,
                 known_hash=f"sha256:{expected}" if expected else None,
-                fname=wanted.name,
+                fname=file.name,
                 path=cache_folder(),
                 downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
             )
         )
     except requests.exceptions.RequestException as error:
-        raise CatalogError(f"{wanted.name} can't be downloaded ({_brief(error)}): {by_hand}") from error
-    except ValueError as error:  # pooch's word for another checksum; it keeps no such file
-        came = re.search(r"got ([0-9a-f]{64})", str(error))
+        raise CatalogError(f"{file.name} can't be downloaded ({_brief(error)}): {by_hand}") from error
+    except ValueError as error:  # pooch found another checksum and deleted the file
+        actual = re.search(r"got ([0-9a-f]{64})", str(error))
         raise CatalogError(
-            f"{wanted.name} came damaged from {wanted.url}: SHA-256 {expected} was expected and "
-            f"{came[1] if came else 'another'} came; try again later, or {by_hand}"
+            f"{file.name} was damaged in the download from {file.url}: SHA-256 {expected} was expected and "
+            f"got {actual[1] if actual else 'another'}; try again later, or {by_hand}"
         ) from error
     except OSError as error:
-        raise CatalogError(f"{wanted.name} can't be kept in {cache_folder()} ({error}): {by_hand}") from error
+        raise CatalogError(f"{file.name} can't be kept in {cache_folder()} ({error}): {by_hand}") from error
     finally:
         if bar:
-            bar.close()  # pooch does so only where all went well
+            bar.close()  # pooch closes it only on success
     if not expected:
-        found = _sha256(path)
-        _pin_file(wanted).write_text(found + "\n")
-        warnings.warn(
-            f"no SHA-256 of {wanted.name} has been published: what came ({found}) is pinned from now on",
-            DataWarning,
-            stacklevel=2,
+        actual_sha256 = _sha256(path)
+        _pin_file(file).write_text(actual_sha256 + "\n")
+        warn_data(
+            f"no SHA-256 of {file.name} has been published: that of this download ({actual_sha256}) is expected from "
+            "now on"
         )
     return path
 

@@ -1,22 +1,18 @@
-"""What a file is, by its content, and what is in it: each format's reader in its place, errors in one sentence."""
+"""The format of a file, detected once from its first bytes, and the arrays that its reader finds in it."""
 
 from __future__ import annotations
 
-import lzma
-import struct
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
-from scipy.io.matlab import MatReadError
+import numpy as np
 
-from hypercaps.errors import HypercapsError, LabelsError, SceneError
+from hypercaps.errors import SceneError
 from hypercaps.io import catalog
-from hypercaps.io.arrays import StoredArray, numpy_arrays
+from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
+from hypercaps.io.damage import READABLE, translate_errors
 from hypercaps.io.labels.vector_file import vector_kind
 from hypercaps.io.raster import StoredRaster
 from hypercaps.io.readers.cf import cube_arrays
@@ -34,28 +30,99 @@ from hypercaps.io.readers.zarr_nodes import is_zarr
 Kind = Literal[
     "matlab", "hdf5", "netcdf", "zarr", "numpy", "tiff", "envi", "product", "vector", "safetensors", "unknown"
 ]
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read"
-# What the readers raise on damaged files; RuntimeError stands for "not implemented" as well.
-DAMAGE = (
-    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, SystemError, AssertionError,
-    AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
-    zipfile.BadZipFile, tokenize.TokenError, MatReadError,
-)  # fmt: skip
 
 
-def sniff(path: Path) -> Kind:
-    """What a file is, by its first bytes; plain numbers are ENVI's if its header is beside them; a folder is Zarr's."""
-    if path.is_dir():
-        return "zarr" if is_zarr(path) else "unknown"
-    with path.open("rb") as file:
-        head = file.read(520)
+@dataclass(frozen=True)
+class DetectedFile:
+    """A file and its format. Its arrays are listed, or its raster opened, on first use and only once."""
+
+    path: Path
+    kind: Kind
+    key: str | None = None  # of one array or layer, as in PATH:KEY
+    vector_driver: str | None = None  # GDAL's driver, for kind "vector"
+
+    @cached_property
+    def arrays(self) -> list[StoredArray]:
+        """The arrays in the file, not read yet; a GeoTIFF or ENVI file has one, its raster."""
+        with translate_errors(self.path):
+            if self.kind in ("tiff", "envi"):
+                raster = with_sidecar(geotiff_raster(self.path) if self.kind == "tiff" else envi_raster(self.path))
+                shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map
+                return [StoredArray("", shape, lambda: raster)]
+            if self.kind == "product":
+                return detect_file(image_of(self.path)).arrays
+            if self.kind in _ARRAY_READERS:
+                return _ARRAY_READERS[self.kind](self.path)
+        if self.kind == "vector":
+            raise SceneError(f"{self.path} holds polygons, lines or points: they can be labels or a mask only")
+        raise SceneError(f"{self.path} has a format that is not supported: {READABLE}")
+
+    def load(self, ndim: int, what: str) -> Any:
+        """The raster, or the array named by the key or the only one of ``ndim`` dimensions; ``what`` it is for."""
+        chosen = choose(self.arrays, self.key, ndim, self.path, what)
+        with translate_errors(self.path):
+            array = chosen.load()
+            may_stay_on_disk = ndim == 3 or isinstance(array, StoredRaster)
+            return array if may_stay_on_disk else np.asarray(array)
+
+
+def _hdf5_arrays(path: Path) -> list[StoredArray]:
+    """The cubes of a product with a known layout or of NetCDF-4, or the arrays of plain HDF5 and MATLAB v7.3."""
+    if not is_described(path):
+        return hdf5_arrays(path)
+    file = survey(path)
+    if is_emit(file):
+        return emit_arrays(file)
+    return prisma_arrays(file) if is_prisma(file) else cube_arrays(file.variables)
+
+
+_ARRAY_READERS = {
+    "matlab": matlab_arrays,
+    "hdf5": _hdf5_arrays,
+    "netcdf": classic_arrays,
+    "zarr": zarr_arrays,
+    "numpy": numpy_arrays,
+}
+
+
+def detect(spec: str, what: str) -> DetectedFile:
+    """The file named by PATH or PATH:KEY; ``what`` it should be, for error messages."""
+    path, key = Path(spec).expanduser(), None
+    try:
+        if not path.exists() and ":" in spec:
+            before, _, after = spec.rpartition(":")
+            if Path(before).expanduser().exists():
+                path, key = Path(before).expanduser(), after
+        exists, is_folder = path.exists(), path.is_dir()
+    except OSError as cause:  # a folder without permission, a name that is too long
+        raise SceneError(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
+    if is_folder and not is_zarr(path):
+        raise SceneError(f"{path} is a folder: give the file of the {what} itself")
+    if not exists:
+        raise SceneError(
+            f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
+            f"{', '.join(catalog.names())}"
+        )
+    return detect_file(path, key)
+
+
+def detect_file(path: Path, key: str | None = None) -> DetectedFile:
+    """Detect the format of an existing file, or of a Zarr folder."""
+    with translate_errors(path):
+        if path.is_dir():
+            return DetectedFile(path, "zarr" if is_zarr(path) else "unknown", key)
+        with path.open("rb") as file:
+            head = file.read(520)
+        kind = _kind(path, head)
+        return DetectedFile(path, kind, key, vector_kind(path, head) if kind == "vector" else None)
+
+
+def _kind(path: Path, head: bytes) -> Kind:
+    """The format by a file's first bytes; raw numbers are ENVI if a header is beside them."""
     if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
         return "hdf5"
     if head.startswith((b"MATLAB 5.0", b"MATLAB 7.3")) or path.suffix.lower() == ".mat":
-        return "matlab"  # version 4 has no mark of its own
+        return "matlab"  # version 4 has no signature
     if head.startswith(CLASSIC_MARKS):
         return "netcdf"
     if head.startswith(b"PK\x03\x04") and is_zarr(path):
@@ -70,112 +137,7 @@ def sniff(path: Path) -> Kind:
         return "vector"
     if is_header(path) or header_of(path) is not None:
         return "envi"
-    # A safetensors file: the length of its JSON header, and that header.
+    # A safetensors file begins with the length of its JSON header.
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         return "safetensors"
     return "unknown"
-
-
-def split_spec(spec: str, what: str, error: type[HypercapsError]) -> tuple[Path, str | None]:
-    """PATH or PATH:KEY to an existing file and a key."""
-    path, key = Path(spec).expanduser(), None
-    try:
-        if not path.exists() and ":" in spec:
-            before, _, after = spec.rpartition(":")
-            if Path(before).expanduser().exists():
-                path, key = Path(before).expanduser(), after
-        there, is_folder = path.exists(), path.is_dir()
-    except OSError as cause:  # a folder that may not be entered, a name that is too long
-        raise error(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_folder and not is_zarr(path):
-        raise error(f"{path} is a folder: give the file of the {what} itself")
-    if not there:
-        raise error(
-            f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
-            f"{', '.join(catalog.names())}"
-        )
-    return path, key
-
-
-def stored_arrays(path: Path, error: type[HypercapsError]) -> list[StoredArray]:
-    with explained(path, error):
-        kind = sniff(path)
-        if kind == "matlab":
-            return matlab_arrays(path)
-        if kind == "hdf5":
-            return _described_arrays(path) if is_described(path) else hdf5_arrays(path)
-        if kind == "netcdf":
-            return classic_arrays(path)
-        if kind == "zarr":
-            return zarr_arrays(path)
-        if kind == "numpy":
-            return numpy_arrays(path)
-        if kind in ("tiff", "envi", "product"):
-            raster = raster_of(path)
-            shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map, not a cube
-            return [StoredArray("", shape, lambda: raster)]
-        if kind == "vector":
-            raise error(f"{path} holds polygons, lines or points: they can be labels or a mask, and nothing else")
-    raise error(f"{path} is of a kind that is not read here: {_READABLE}")
-
-
-def raster_of(path: Path) -> StoredRaster:
-    """The raster of a GeoTIFF or an ENVI file, with what the metadata of its product says."""
-    if sniff(path) == "product":
-        path = image_of(path)
-    raster = geotiff_raster(path) if sniff(path) == "tiff" else envi_raster(path)
-    return with_sidecar(raster)
-
-
-def _described_arrays(path: Path) -> list[StoredArray]:
-    """The cubes of an HDF5 file that is a product known by its layout, or NetCDF-4."""
-    file = survey(path)
-    if is_emit(file):
-        return emit_arrays(file)
-    return prisma_arrays(file) if is_prisma(file) else cube_arrays(file.variables)
-
-
-@contextmanager
-def explained(path: Path, error: type[HypercapsError]) -> Iterator[None]:
-    """What goes wrong in opening a file, in one sentence."""
-    try:
-        yield
-    except HypercapsError as cause:
-        raise cause if isinstance(cause, error) or not isinstance(cause, SceneError) else error(str(cause)) from None
-    except PermissionError:
-        raise error(f"{path} can't be read: permission denied") from None
-    except FileNotFoundError:
-        raise error(f"there is no file {path}: give the path of one") from None
-    except DAMAGE as cause:
-        raise damaged(path, error, cause) from cause
-
-
-def damaged(path: Path, error: type[HypercapsError], cause: BaseException) -> HypercapsError:
-    size = " (a folder)" if path.is_dir() else f" ({path.stat().st_size:,} bytes)" if path.is_file() else ""
-    return error(
-        f"{path}{size} is truncated, damaged or not what its name says "
-        f"({type(cause).__name__}): a whole file was expected, get it again; {_READABLE}"
-    )
-
-
-def explaining(read: Callable[P, T], path: Path, error: type[HypercapsError] = SceneError) -> Callable[P, T]:
-    """Damage inside a file that is read by window shows only then."""
-
-    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return read(*args, **kwargs)
-        except DAMAGE as cause:
-            if isinstance(cause, HypercapsError):
-                raise
-            raise damaged(path, error, cause) from cause
-
-    return reading
-
-
-def vector_driver(path: Path) -> str | None:
-    """GDAL's driver for a vector file; None for other files."""
-    with explained(path, LabelsError):
-        if sniff(path) != "vector":
-            return None
-        with path.open("rb") as file:
-            return vector_kind(path, file.read(520))

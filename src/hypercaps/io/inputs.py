@@ -1,4 +1,4 @@
-"""Which files a command reads, so that its results do not replace any of them."""
+"""All files that a command reads, so that its results don't overwrite one of them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pathlib import Path
 
 from hypercaps.errors import CatalogError
 from hypercaps.io import catalog
-from hypercaps.io.paths import files_in
+from hypercaps.io.paths import named_files
 from hypercaps.io.readers.envi import DATA_SUFFIXES
 from hypercaps.io.readers.sidecars import product_files
 
-# What readers look for beside a file X.tif, in small letters: X.tif.hdr, and X.hdr.
+# Files that readers look for beside X.tif, in lower case: X.tif.hdr, and X.hdr.
 _AFTER_NAME = (".hdr", ".aux.xml", ".msk", ".ovr", "-wal")
 _AFTER_STEM = (".hdr", ".qml", ".shx", ".dbf", ".prj", ".cpg", ".tfw", ".wld")
 
 
-def input_files(*named: str | Path | None) -> list[Path]:
-    """Every file that is read for the scenes, labels and other files ``named``, side files included."""
-    paths = [path for spec in named if spec is not None for path in _main_files(spec)]
+def input_files(*specs: str | Path | None) -> list[Path]:
+    """Every file that is read for these scenes, labels and other files, sidecar files included."""
+    paths = [path for spec in specs if spec is not None for path in _main_files(spec)]
     return [file for path in paths for file in (path, *side_files(path))]
 
 
@@ -26,17 +26,17 @@ def side_files(path: Path) -> list[Path]:
     try:
         beside = [entry for entry in path.parent.iterdir() if entry.name != path.name and entry.is_file()]
         return [*(entry for entry in beside if _belongs_to(entry, path)), *product_files(path)]
-    except OSError:  # no such folder, or one that can't be listed: opening the file says so
+    except OSError:  # a missing or unreadable folder: opening the file reports it
         return []
 
 
 def _main_files(spec: str | Path) -> list[Path]:
     if str(spec) not in catalog.names():
-        return files_in(spec)
+        return named_files(spec)
     entry = catalog.get_scene(str(spec))
     try:
         return [path for part in ("cube", "labels") if (path := entry.locate(part)) is not None]
-    except CatalogError:  # opening the scene says what is wrong with the data folder
+    except CatalogError:  # opening the scene reports it
         return []
 
 

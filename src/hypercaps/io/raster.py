@@ -1,7 +1,7 @@
-"""A raster as it lies in a file, and the scene or the labels made of it: the rules are the same for every format.
+"""A raster in a file, and the scene or the labels made of it, by the same rules for every format.
 
-Nodata is tested on the stored numbers, before any scale is applied. Bands that are marked bad or hold nothing are left
-out, wavelengths that step back are put in order together with their bands, and the user is told of both.
+Nodata is tested on the stored numbers, before any scale is applied. Bands that are marked bad or empty are left out,
+and bands are sorted by wavelength, with a warning about both.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Bands = npt.NDArray[np.intp]  # positions of bands in the file, from 0
 
-_LOOKS = 64  # how many windows are looked at to find bands that hold nothing
-_LOOK = 64  # the longest side of such a window: a raster of up to 512 x 512 pixels is looked at whole
-_LOOK_VALUES = 1 << 22  # at most, so that a file that claims thousands of bands takes no memory
+_SAMPLES = 64  # windows that are searched for empty bands
+_SAMPLE_SIDE = 64  # longest side of such a window: a raster of up to 512 x 512 pixels is searched completely
+_SAMPLE_VALUES = 1 << 22  # limits the memory for a file that claims thousands of bands
 
 
 class RawWindow(NamedTuple):
-    """A window as the file has it."""
+    """A window of a file, without scale and nodata applied."""
 
-    stored: npt.NDArray[Any]  # (h, w, bands asked for), the numbers in the file
-    valid: Bools | None  # (h, w, bands asked for or 1): what the file's own mask says; None: it has none
+    stored: npt.NDArray[Any]  # (h, w, requested bands), the numbers in the file
+    valid: Bools | None  # (h, w, requested bands or 1), the file's own mask; None: it has none
 
 
 @dataclass(frozen=True)
 class StoredRaster:
-    """A raster file that was opened but not read."""
+    """A raster file: its metadata, and a function that reads windows."""
 
     path: Path
     shape: tuple[int, int, int]  # rows, columns, bands
@@ -54,20 +54,20 @@ class StoredRaster:
     transform: Affine | None = None
     names: Mapping[int, str] = field(default_factory=dict)  # of classes, by label
     colors: Mapping[int, Rgb] = field(default_factory=dict)
-    lookup: Lookup | None = None  # for a raster that lies as its sensor flew
-    block: tuple[int, int] | None = None  # rows and columns that the file keeps in one piece; None: rows
+    lookup: Lookup | None = None  # for a raster in sensor geometry
+    block: tuple[int, int] | None = None  # rows and columns of a tile of the file; None: strips
 
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
-        """The stored numbers of a window, and where they stand for something: both (h, w, bands)."""
+        """The stored numbers of a window, and where they are valid: both (h, w, bands)."""
         stored, masked = self.take(rows, cols, bands)
         valid = np.isfinite(stored) if stored.dtype.kind == "f" else np.ones_like(stored, dtype=bool)
         if masked is not None:
             valid &= masked
         values = [self.nodata[band] for band in bands] if self.nodata else []
-        for value in dict.fromkeys(values):  # one for all bands, nearly always
-            if value is not None:  # NaN equals nothing, but is not finite either
+        for value in dict.fromkeys(values):  # nearly always one for all bands
+            if value is not None:  # NaN equals nothing, but is not finite
                 here = slice(None) if len(set(values)) == 1 else np.array([other == value for other in values])
-                with np.errstate(over="ignore"):  # a nodata beyond float32 can't be stored in it
+                with np.errstate(over="ignore"):  # a nodata beyond the range of float32
                     valid[..., here] &= stored[..., here] != value
         return stored, valid
 
@@ -75,16 +75,16 @@ class StoredRaster:
 def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scene:
     """The raster's good bands in order of wavelength, in physical units, read by window.
 
-    ``parts``: the rasters that it is made of, to find bands in that hold nothing anywhere.
+    parts : the tiles of the raster, which are searched for empty bands instead of the whole
     """
-    name = raster.path.stem  # of the data file, whichever of two files was named
+    name = raster.path.stem  # of the data file, also where its header was named
     bands = _kept_bands(raster, name, parts or [raster])
     waves = None if raster.wavelengths is None else raster.wavelengths[bands]
     if waves is not None and (np.diff(waves) < 0).any():
         order = np.argsort(waves, kind="stable")
-        back = int((np.diff(waves) < 0).sum())
-        places = "one place" if back == 1 else f"{back} places"
-        warn_data(f"{name}: the wavelengths step back in {places}; the bands are taken in order of wavelength")
+        steps_back = int((np.diff(waves) < 0).sum())
+        places = "one place" if steps_back == 1 else f"{steps_back} places"
+        warn_data(f"{name}: the wavelengths decrease in {places}; the bands are sorted by wavelength")
         bands, waves = bands[order], waves[order]
     return Scene(
         (*raster.shape[:2], len(bands)),
@@ -103,7 +103,7 @@ def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scen
 def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
     scale = None if raster.scale is None else raster.scale[bands]
     offset = None if raster.offset is None else raster.offset[bands]
-    # Small whole numbers times a scale are as exact in float32; large ones and doubles are scaled before rounding.
+    # Small integers are scaled exactly enough in float32; large ones and doubles are scaled before rounding.
     wide = np.result_type(raster.dtype, np.float32)
 
     def read(rows: slice, cols: slice) -> Pixels:
@@ -111,7 +111,7 @@ def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
         if min(shape) < 1:
             return Pixels(np.zeros((*shape, len(bands)), dtype=np.float32), np.zeros(shape, dtype=bool))
         stored, defined = raster.defined(rows, cols, bands)
-        with np.errstate(over="ignore", invalid="ignore"):  # what float32 can't hold becomes inf: invalid below
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes inf, which is invalid
             physical = np.ascontiguousarray(stored, dtype=np.float32 if scale is None and offset is None else wide)
             if scale is not None:
                 physical *= scale.astype(wide)
@@ -124,12 +124,12 @@ def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
 
 
 def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) -> Bands:
-    """The bands that are neither marked bad nor empty; those left out are named in one warning."""
+    """The bands that are neither marked bad nor empty; one warning names those left out."""
     good = np.ones(raster.shape[2], dtype=bool) if raster.good is None else raster.good
     if not good.any():
         raise SceneError(
-            f"{raster.path} marks all of its {good.size} bands as bad: at least one good band is expected; mend its "
-            "list of good bands (bbl)"
+            f"{raster.path} marks all of its {good.size} bands as bad: at least one good band is expected; correct "
+            "its list of good bands (bbl)"
         )
     marked = np.flatnonzero(good)
     empty = _empty_bands(raster.path, parts, marked)
@@ -137,39 +137,41 @@ def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) 
     if not good.all():
         reasons.append(f"{ranges(np.flatnonzero(~good) + 1)} (marked bad in the file)")
     if empty.size:
-        reasons.append(f"{ranges(empty + 1)} (nodata wherever it was looked at)")
+        reasons.append(f"{ranges(empty + 1)} (nodata in all sampled pixels)")
     if reasons:
         warn_data(f"{name}: of {raster.shape[2]} bands, these are left out: {' and '.join(reasons)}")
     return np.setdiff1d(marked, empty)
 
 
 def _empty_bands(path: Path, parts: Sequence[StoredRaster], bands: Bands) -> Bands:
-    """Those of ``bands`` that hold nothing anywhere in up to 64 windows spread evenly over the raster, or its parts."""
-    empty, looked_everywhere = bands, True
+    """Those of ``bands`` without a valid number in up to 64 windows spread over the raster or its parts."""
+    empty, searched_all = bands, True
     for part in parts:
-        windows, is_whole = _looks(part, _LOOKS if len(parts) == 1 else max(4, 4 * _LOOKS // len(parts)))
-        looked_everywhere &= is_whole
-        for window in windows:  # from the second window on only the suspects are read
+        windows, is_complete = _sample_windows(
+            part, _SAMPLES if len(parts) == 1 else max(4, 4 * _SAMPLES // len(parts))
+        )
+        searched_all &= is_complete
+        for window in windows:  # the following windows only read bands that are still empty
             _, valid = part.defined(window.rows, window.cols, empty)
             empty = empty[~valid.any(axis=(0, 1))]
             if not empty.size:
                 return empty
     if empty.size < bands.size:
         return empty
-    if looked_everywhere:
-        raise SceneError(f"{path} holds no valid number in any band: a scene with data is expected")
-    return empty[:0]  # no band had anything where we looked: that says nothing about the bands
+    if searched_all:
+        raise SceneError(f"{path} has no valid number in any band: a scene with data is expected")
+    return empty[:0]  # all bands are empty in the sample: it shows nothing about single bands
 
 
-def _looks(raster: StoredRaster, looks: int) -> tuple[Iterable[Window], bool]:
-    """Windows to look at, and whether they are all of the raster."""
+def _sample_windows(raster: StoredRaster, count: int) -> tuple[Iterable[Window], bool]:
+    """Windows spread over the raster, and whether they cover all of it."""
     rows, cols, bands = raster.shape
-    side = min(_LOOK, max(1, math.isqrt(_LOOK_VALUES // bands)))
+    side = min(_SAMPLE_SIDE, max(1, math.isqrt(_SAMPLE_VALUES // bands)))
     down, across = -(-rows // side), -(-cols // side)
-    if down * across <= looks:
+    if down * across <= count:
         return tile_windows(Window(0, rows, 0, cols), side), True
-    # Evenly down the rows, and across by the golden ratio: it never falls into step with the columns.
-    corners = [(i * down // looks * side, int(i * 0.61803398875 % 1.0 * across) * side) for i in range(looks)]
+    # Evenly down the rows, and across by the golden ratio, which avoids periodic patterns.
+    corners = [(i * down // count * side, int(i * 0.61803398875 % 1.0 * across) * side) for i in range(count)]
     return [Window(r, min(r + side, rows), c, min(c + side, cols)) for r, c in corners], False
 
 
@@ -180,7 +182,7 @@ def labels_from(raster: StoredRaster) -> Labels:
             f"{raster.path} has {raster.shape[2]} bands: labels are a raster of one band that holds class numbers"
         )
     stored, valid = raster.defined(slice(0, raster.shape[0]), slice(0, raster.shape[1]), np.zeros(1, dtype=np.intp))
-    # NaN that is not said to be nodata is left in, for Labels to refuse.
+    # NaN that is not nodata is kept, for Labels to refuse.
     unlabelled = ~valid if any(value is not None for value in raster.nodata) else ~valid & np.isfinite(stored)
     numbers = np.where(unlabelled, stored.dtype.type(0), stored)[:, :, 0]  # (rows, columns)
     legend = Legend(
@@ -206,7 +208,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
-# Units of wavelengths as headers write them, in nm.
+# Names of wavelength units, in nm.
 _UNITS = {
     "nanometers": 1.0, "nanometer": 1.0, "nanometres": 1.0, "nanometre": 1.0, "nm": 1.0,
     "micrometers": 1e3, "micrometer": 1e3, "micrometres": 1e3, "micrometre": 1e3, "microns": 1e3, "micron": 1e3,
@@ -216,16 +218,16 @@ _UNITS = {
 
 
 def is_wavelength_unit(units: str) -> bool:
-    """Whether ``units`` are those that wavelengths are given in, and other lengths hardly ever."""
+    """Whether ``units`` are typical of wavelengths (micrometres or less)."""
     return _UNITS.get(units.strip().lower(), math.inf) <= 1e3
 
 
 def nm_per_unit(units: str | None, values: Floats, path: Path) -> float | None:
-    """What one of the units of ``values`` is in nm; None for units that are no length, which the user is told."""
+    """Nanometres per unit of ``values``; None, with a warning, for units that are not lengths."""
     word = (units or "").strip().lower()
     if word in _UNITS:
         return _UNITS[word]
-    if word in ("", "unknown"):  # no sensor sees below 100 nm, none here beyond 100 micrometres
+    if word in ("", "unknown"):  # sensors cover 100 nm to 100 micrometres
         return 1e3 if values.max() < 100 else 1.0
-    warn_data(f"{path.name}: wavelengths in {units!r} can't be turned into nanometres and are not used")
+    warn_data(f"{path.name}: wavelengths in {units!r} can't be converted to nanometres and are not used")
     return None

@@ -1,4 +1,4 @@
-"""Several tiles, or what lies at an address, as one raster."""
+"""Find what the user named: a file, several tiles of one scene, or a GeoTIFF at an http address."""
 
 from __future__ import annotations
 
@@ -6,50 +6,53 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from hypercaps.errors import HypercapsError, LabelsError
-from hypercaps.io.detect import DAMAGE, explained, explaining, raster_of, sniff, split_spec
-from hypercaps.io.paths import Named, address_in, tiles_in
+from hypercaps.errors import HypercapsError, SceneError
+from hypercaps.io.damage import DAMAGE, translate_errors
+from hypercaps.io.detect import DetectedFile, detect, detect_file
+from hypercaps.io.options import OpenOptions
+from hypercaps.io.paths import PathSpec, local_file, remote_address, tile_paths
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster
 from hypercaps.io.readers.geotiff import geotiff_raster
 from hypercaps.io.readers.mosaic import Mosaic, mosaic
 
 
-def open_tiles_or_remote(named: Named, error: type[HypercapsError], *, allow_remote: bool = False) -> Mosaic | None:
-    """The raster of several tiles, or of what lies at an address; None if one file of this machine is named."""
-    tiles = tiles_in(named, error)
+def find_source(spec: PathSpec, what: str, options: OpenOptions) -> DetectedFile | Mosaic:
+    """The file that ``spec`` names, or the opened raster of several tiles or of an address."""
+    path = local_file(spec)
+    if path is not None:  # the usual case
+        return detect_file(path)
+    tiles = tile_paths(spec)
     if tiles is None:
-        assert isinstance(named, str | Path)
-        address = address_in(named, allowed=allow_remote, error=error)
-        return None if address is None else Mosaic.of_one(_from_afar(address, error))
-    rasters = {tile.path: tile for tile in (_tile(tile, error, allow_remote=allow_remote) for tile in tiles)}
-    if len(rasters) == 1:  # a header and its data are one
+        address = remote_address(str(spec), allowed=options.allow_remote)
+        return detect(str(spec), what) if address is None else Mosaic.of_one(_open_remote(address))
+    rasters = {tile.path: tile for tile in (_open_tile(str(path), options) for path in tiles)}
+    if len(rasters) == 1:  # an ENVI header and its data are one raster
         return Mosaic.of_one(*rasters.values())
-    with explained(Path(str(tiles[0])), error):
-        return mosaic(list(rasters.values()), zero_is_nothing=error is LabelsError)
+    with translate_errors(Path(str(tiles[0]))):
+        return mosaic(list(rasters.values()))
 
 
-def _tile(named: str | Path, error: type[HypercapsError], *, allow_remote: bool) -> StoredRaster:
-    address = address_in(named, allowed=allow_remote, error=error)
+def _open_tile(spec: str, options: OpenOptions) -> StoredRaster:
+    address = remote_address(spec, allowed=options.allow_remote)
     if address is not None:
-        return _from_afar(address, error)
-    path, _ = split_spec(str(named), "tile", error)
-    with explained(path, error):
-        if sniff(path) not in ("tiff", "envi", "product"):
-            raise error(f"{path} is no tile: tiles are GeoTIFF or ENVI files, which say where they lie")
-        raster = raster_of(path)
-    return replace(raster, take=explaining(raster.take, path, error))
+        return _open_remote(address)
+    file = detect(spec, "tile")
+    if file.kind not in ("tiff", "envi", "product"):
+        raise SceneError(f"{file.path} can't be a tile: tiles are georeferenced GeoTIFF or ENVI files")
+    raster: StoredRaster = file.arrays[0].load()
+    return replace(raster, take=translate_errors(file.path)(raster.take))
 
 
-def _from_afar(address: str, error: type[HypercapsError]) -> StoredRaster:
-    def failed(cause: BaseException) -> HypercapsError:
-        return error(
-            f"{address} can't be read ({cause}): the address of a GeoTIFF is expected, download it to make sure"
+def _open_remote(address: str) -> StoredRaster:
+    def failed(cause: BaseException) -> SceneError:
+        return SceneError(
+            f"{address} can't be read ({cause}): the address of a GeoTIFF is expected, download the file to check it"
         )
 
     try:
         raster = geotiff_raster(Path(Path(unquote(urlsplit(address).path)).name), address)
-    except HypercapsError as cause:
-        raise error(str(cause)) from None
+    except HypercapsError:
+        raise
     except DAMAGE as cause:
         raise failed(cause) from cause
 

@@ -1,4 +1,4 @@
-"""Which wavelengths a scene has where several places speak of them: the file's own come first, the user's last."""
+"""Wavelengths of a scene from several sources: the file's own take precedence over a sidecar's and the user's."""
 
 from __future__ import annotations
 
@@ -8,45 +8,44 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hypercaps.errors import SceneError, warn_data
+from hypercaps.io.options import GivenWavelengths
 from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 
-_LONGEST = 1 << 22  # bytes of a file of wavelengths
-_SAME = 0.05  # nm: wavelengths that differ by less are the same, written with other digits
-_NEAR = 1.0  # nm: and of bands whose wavelengths differ by less, the widths are the same
-
-
-Given = str | Path | npt.ArrayLike  # a file with one wavelength a line, or the numbers
+_MAX_BYTES = 1 << 22  # of a file of wavelengths
+_SAME = 0.05  # nm: a smaller difference comes from rounding
+_NEAR = 1.0  # nm: bands closer than this share their widths
 
 
 class BandInfo(NamedTuple):
-    """What one place says of bands."""
+    """Centre wavelengths and widths of bands, from one source."""
 
     wavelengths: Floats  # (bands,) nm
     fwhm: Floats | None = None  # (bands,) nm
 
 
-def merged(*places: BandInfo | None) -> BandInfo | None:
-    """The wavelengths of the first place that has any; the widths too, or those of a later place for the same bands."""
-    found = [place for place in places if place is not None]
-    if not found:
+def merge_bands(*sources: BandInfo | None) -> BandInfo | None:
+    """The wavelengths of the first source that has any, with its widths or those of a later source for these bands."""
+    usable = [source for source in sources if source is not None]
+    if not usable:
         return None
-    waves = found[0].wavelengths
-    widths = (place.fwhm for place in found if np.abs(place.wavelengths - waves).max() < _NEAR)
+    waves = usable[0].wavelengths
+    widths = (source.fwhm for source in usable if np.abs(source.wavelengths - waves).max() < _NEAR)
     return BandInfo(waves, next((fwhm for fwhm in widths if fwhm is not None), None))
 
 
 def with_bands(raster: StoredRaster, other: BandInfo) -> StoredRaster:
-    """The raster with what it does not say of its bands itself."""
+    """The raster, its missing wavelengths or widths filled in from ``other``."""
     own = None if raster.wavelengths is None else BandInfo(raster.wavelengths, raster.fwhm)
-    info = merged(own, other) or other
+    info = merge_bands(own, other) or other
     return replace(raster, wavelengths=info.wavelengths, fwhm=info.fwhm)
 
 
-def with_given(raster: StoredRaster, given: Given) -> StoredRaster:
-    """The raster with the user's wavelengths; what it says itself is kept, and the user is told where they differ."""
+def with_given(raster: StoredRaster, given: GivenWavelengths | None) -> StoredRaster:
+    """The raster with the user's wavelengths; its own are kept, with a warning where they differ."""
+    if given is None:
+        return raster
     info, source = given_wavelengths(given), given if isinstance(given, str | Path) else "the array of wavelengths"
     bands = raster.shape[2]
     if info.wavelengths.size != bands:
@@ -58,14 +57,14 @@ def with_given(raster: StoredRaster, given: Given) -> StoredRaster:
     for what, mine, theirs in zip(("wavelengths", "band widths"), own, info, strict=True):
         if mine is not None and theirs is not None and (off := np.abs(mine - theirs).max()) >= _SAME:
             warn_data(
-                f"{raster.path.name} has {what} of its own, which differ from those of {source} by up to {off:.4g} nm: "
+                f"{raster.path.name} has {what} that differ from those of {source} by up to {off:.4g} nm: "
                 "its own are kept"
             )
     return with_bands(raster, info)
 
 
-def given_wavelengths(given: Given) -> BandInfo:
-    """Wavelengths, and band widths if there is a second column, from a file or an array, in nm or micrometres."""
+def given_wavelengths(given: GivenWavelengths) -> BandInfo:
+    """Wavelengths, and band widths from a second column, from a file or an array, in nm or micrometres."""
     if isinstance(given, str | Path):
         path = Path(given).expanduser()
         table, source = _table(path), str(path)
@@ -74,12 +73,12 @@ def given_wavelengths(given: Given) -> BandInfo:
         try:
             table = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise SceneError(f"{source} holds something else: numbers in nm or micrometres are expected") from None
+            raise SceneError(f"{source} is not numeric: numbers in nm or micrometres are expected") from None
         table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[1] not in (1, 2) or not table.size:
         raise SceneError(
-            f"{source} has shape {table.shape}: one wavelength for each band is expected, with its width beside it if "
-            "known"
+            f"{source} has shape {table.shape}: one wavelength for each band is expected, and in a second "
+            "column its width if known"
         )
     if not (np.isfinite(table).all() and (table > 0).all()):
         line = int(np.flatnonzero(~(np.isfinite(table) & (table > 0)).all(axis=1))[0]) + 1
@@ -92,14 +91,14 @@ def given_wavelengths(given: Given) -> BandInfo:
 
 
 def _table(path: Path) -> Floats:
-    """The one or two columns of a text file, whose first line may be their names."""
+    """The one or two columns of a text file; the first line may be a header."""
     try:
         size = path.stat().st_size
-        if size > _LONGEST:
-            raise SceneError(f"{path} has {size:,} bytes: a text file with one wavelength a line is expected")
+        if size > _MAX_BYTES:
+            raise SceneError(f"{path} has {size:,} bytes: a text file with one wavelength per line is expected")
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise SceneError(f"{path} is not text: a text file with one wavelength a line is expected") from None
+        raise SceneError(f"{path} is not text: a text file with one wavelength per line is expected") from None
     except OSError as cause:
         raise SceneError(f"the wavelengths in {path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
@@ -107,9 +106,9 @@ def _table(path: Path) -> Floats:
         (number, re.split(r"\s*[,;\t]\s*|\s+", line)) for number, line in lines if line and not line.startswith("#")
     ]
     if rows and not any(_is_number(word) for word in rows[0][1]):
-        rows = rows[1:]  # the columns' names
+        rows = rows[1:]  # a header
     if not rows:
-        raise SceneError(f"{path} holds no wavelengths: one a line is expected")
+        raise SceneError(f"{path} holds no wavelengths: one per line is expected")
     for number, words in rows:
         if len(words) != len(rows[0][1]) or len(words) > 2 or not all(_is_number(word) for word in words):
             raise SceneError(

@@ -3,65 +3,56 @@
 from __future__ import annotations
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.errors import DataWarning, LabelsError, SceneError
+from hypercaps.errors import LabelsError, SceneError
 from hypercaps.io import catalog
-from hypercaps.io.detect import sniff, split_spec, vector_driver
+from hypercaps.io.damage import raise_as
 from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.labels.vector import describe_vector
-from hypercaps.io.open import list_arrays, open_labels, open_scene
-from hypercaps.io.tiles import open_tiles_or_remote
+from hypercaps.io.open import read_labels, read_scene
+from hypercaps.io.options import OpenOptions
+from hypercaps.io.readers.mosaic import Mosaic
+from hypercaps.io.tiles import find_source
 
 
 def describe(what: str, *, wavelengths: Path | None = None, allow_remote: bool = False) -> dict[str, Any]:
     """Facts about a public scene, a model file, a scene or a label file, as JSON takes them."""
-    about = _describe(what, wavelengths, allow_remote)
+    about = _describe(what, OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote))
     if wavelengths is not None and about["kind"] != "scene":
         raise SceneError(f"--wavelengths are for a scene's file, and {what} is a {about['kind']}: leave them out")
     return about
 
 
-def _describe(what: str, wavelengths: Path | None, allow_remote: bool) -> dict[str, Any]:
+def _describe(what: str, options: OpenOptions) -> dict[str, Any]:
     if what in catalog.names():
         return {"kind": "public scene"} | catalog.get_scene(what).describe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # shown when the scene itself is opened
-        whole = open_tiles_or_remote(what, SceneError, allow_remote=allow_remote)
-    if whole is not None:
+    source = find_source(what, "scene, labels or model", options)
+    if isinstance(source, Mosaic):
         about: dict[str, Any] = {"file": what}
-        if len(whole.tiles) > 1:
-            about |= {"tiles": len(whole.tiles), "covered": whole.covered}
-        if whole.raster.shape[2] == 1:
-            return {"kind": "labels"} | about | _about_labels(open_labels(what, allow_remote=allow_remote))
-        scene = open_scene(what, wavelengths=wavelengths, allow_remote=allow_remote)
-        return {"kind": "scene"} | about | _about_scene(scene)
-    path, key = split_spec(what, "scene, labels or model", SceneError)
-    try:
-        is_model = sniff(path) == "safetensors" or path.suffix == ".safetensors"
-    except OSError as cause:
-        raise SceneError(f"{path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_model:
+        if len(source.tiles) > 1:
+            about |= {"tiles": len(source.tiles), "covered": source.covered}
+        if source.raster.shape[2] == 1:
+            with raise_as(LabelsError):
+                return {"kind": "labels"} | about | _about_labels(read_labels(source))
+        return {"kind": "scene"} | about | _about_scene(read_scene(source, options))
+    path = source.path
+    if source.kind == "safetensors" or path.suffix == ".safetensors":
         return {"kind": "model", "file": str(path)} | _about_model(path)
-    driver = vector_driver(path)
-    if driver is not None:
-        return {"kind": "vector labels", "file": str(path)} | describe_vector(path, driver, key)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # shown when the scene itself is opened
-        arrays = list_arrays(path)
-    chosen = [array for array in arrays if key is None or array.key == key]
-    ndims = {len(array.shape) for array in chosen}
+    if source.vector_driver is not None:
+        return {"kind": "vector labels", "file": str(path)} | describe_vector(path, source.vector_driver, source.key)
+    ndims = {len(array.shape) for array in source.arrays if source.key in (None, array.key)}
     about = {"file": str(path)}
-    if len(arrays) > 1:
-        about["arrays"] = [str(array) for array in arrays]
-    if 3 in ndims or not ndims & {2, 3}:  # a file with neither is refused as a scene
-        return {"kind": "scene"} | about | _about_scene(open_scene(what, wavelengths=wavelengths))
+    if len(source.arrays) > 1:
+        about["arrays"] = [str(array) for array in source.arrays]
+    if 3 in ndims or not ndims & {2, 3}:  # a file with neither gets the scene's error
+        return {"kind": "scene"} | about | _about_scene(read_scene(source, options))
     try:
-        return {"kind": "labels"} | about | _about_labels(open_labels(what))
+        with raise_as(LabelsError):
+            return {"kind": "labels"} | about | _about_labels(read_labels(source))
     except LabelsError as error:
         raise SceneError(f"{what} is neither a scene nor labels: {error}") from error
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from hypercaps.errors import StudyError
 from hypercaps.io import catalog
-from hypercaps.io.paths import is_there
+from hypercaps.io.paths import exists
 from hypercaps.models.registry import get_method
 from hypercaps.study.plan import MethodPlan, SceneSource, Study, unique
 
@@ -140,13 +140,13 @@ def _resolve(spec: str, folder: Path) -> str:
         return str(folder / Path(path).expanduser())
 
     spec = os.path.expandvars(spec)
-    if is_there(resolve(spec)):
+    if exists(resolve(spec)):
         return resolve(spec)
     if spec.startswith("@"):
         return f"@{resolve(spec[1:])}"
     tiles = [part.strip() for part in spec.split(",")]
     # A file name or key may hold a comma: tiles are meant if the first one exists or is a pattern, as for open_scene.
-    if len(tiles) > 1 and (glob.has_magic(tiles[0]) or is_there(resolve(tiles[0]))):
+    if len(tiles) > 1 and (glob.has_magic(tiles[0]) or exists(resolve(tiles[0]))):
         return ",".join(map(resolve, tiles))
     return resolve(spec)
 

@@ -51,7 +51,7 @@ def test_rasters_on_any_grid(tmp_path: Path) -> None:
     mask = open_mask(raster(tmp_path / "b.tif", coarse, grid, nodata=-1), scene_on())
     assert np.argwhere(mask).tolist() == [[2, 6], [2, 7], [3, 6], [3, 7]]  # neither NaN nor nodata is inside
     far = raster(tmp_path / "c.tif", INSIDE, (10.0, 0.0, GRID[2] + 9000, 0.0, -10.0, GRID[5]))
-    with pytest.raises(LabelsError, match="no pixel of scene 's' lies inside the mask"):
+    with pytest.raises(LabelsError, match="no pixel of scene 's' is inside the mask"):
         open_mask(far, scene_on())
 
 

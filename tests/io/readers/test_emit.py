@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 from hypercaps.cli import app
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.errors import DataWarning, LabelsError, SceneError
+from hypercaps.io.detect import detect_file
 from hypercaps.io.labels.regrid import grid_to_swath
-from hypercaps.io.open import list_arrays, open_labels, open_scene
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers import hdf5
 from support.mutants import outcomes
 from support.products import EMIT_BANDS, EMIT_COLS, EMIT_ROWS, emit_cube, emit_tables, write_emit
@@ -91,7 +92,7 @@ def test_info(tmp_path: Path) -> None:
     about = json.loads(CliRunner().invoke(app, ["info", str(emit), "--json"]).stdout)
     assert (about["kind"], about["rows"], about["bands"], about["crs"]) == ("scene", 12, 8, "EPSG:4326")
     assert (about["map_rows"], about["map_cols"], about["pixel_size"]) == (14, 13, [0.5, 0.5])
-    assert [str(array) for array in list_arrays(emit)] == ["reflectance (12 x 10 x 8)"]
+    assert [str(array) for array in detect_file(emit).arrays] == ["reflectance (12 x 10 x 8)"]
 
 
 @pytest.mark.parametrize("name", ["glt_x", "spatial_ref", "geotransform"])

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from hypercaps.cli import app
 from hypercaps.errors import LabelsError, SceneError
-from hypercaps.io.detect import sniff
-from hypercaps.io.open import list_arrays, open_labels, open_scene
+from hypercaps.io.detect import detect_file
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers import hdf5
 from support.plain_user import plain_user
 
@@ -263,7 +263,7 @@ def test_what_is_not_numbers_is_passed_over(compressed: bool, tmp_path: Path) ->
         "sparse": scipy.sparse.eye_array(4, format="csc"),
     }
     scipy.io.savemat(tmp_path / "a.mat", others | {"cube": CUBE, "hollow": np.empty((0, 0))}, do_compression=compressed)
-    assert [array.key for array in list_arrays(tmp_path / "a.mat")] == ["cube", "hollow"]
+    assert [array.key for array in detect_file(tmp_path / "a.mat").arrays] == ["cube", "hollow"]
     np.testing.assert_array_equal(open_scene(tmp_path / "a.mat").read().values, CUBE)
 
 
@@ -458,9 +458,9 @@ def test_an_empty_file(name: str, tmp_path: Path) -> None:
 
 def test_text_and_pictures_are_told_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a,b,c\n" * 300)
-    with pytest.raises(SceneError, match=r"not read here: GeoTIFF, ENVI, .*\.mat .*\.npy and \.npz"):
+    with pytest.raises(SceneError, match=r"not supported: GeoTIFF, ENVI, .*\.mat .*\.npy and \.npz"):
         open_scene(tmp_path / "notes.txt")
-    assert sniff(tmp_path / "notes.txt") == "unknown"
+    assert detect_file(tmp_path / "notes.txt").kind == "unknown"
 
 
 _V7 = io.BytesIO()

@@ -80,7 +80,7 @@ def test_ways_to_name_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     [
         ("none*.tif", r"no file matches 'none\*\.tif'"), ([], "no tile is named"), ("@none.txt", "list of tiles none"),
         ("@empty.txt", "names no tile"), ("@pixels.bin", "not text"), ("0_0.tif,1_1.tif", "no file '1_1.tif'"),
-        (["0_0.tif", "gt.npy"], "gt.npy is no tile"), (["0_0.tif", "."], "is a folder"),
+        (["0_0.tif", "gt.npy"], "gt.npy can.t be a tile"), (["0_0.tif", "."], "is a folder"),
     ],
 )  # fmt: skip
 def test_tiles_that_are_not_there(named: Any, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,10 +170,10 @@ def test_tiles_far_apart_cost_nothing(tmp_path: Path) -> None:
         ({"transform": grid(0, 5) @ rasterio.Affine.scale(1.01)}, "grid"),
         ({"transform": grid(0, 5) @ rasterio.Affine.rotation(1)}, "grid"),
         ({"crs": "EPSG:32634"}, "another coordinate system"),
-        ({"crs": None}, "where it lies"),
-        ({"transform": None}, "where it lies"),
+        ({"crs": None}, "is not georeferenced"),
+        ({"transform": None}, "is not georeferenced"),
         ({"cube": CUBE[:5, :5, :3]}, "3 bands and"),
-        ({"tags": None}, "only one knows its wavelengths"),
+        ({"tags": None}, "only one of .* has wavelengths"),
         ({"tags": [{"wavelength": str(wave)} for wave in (400, 500, 600, 702)]}, "differ by up to 2 nm"),
     ],
 )
@@ -289,7 +289,7 @@ def test_enmap_tiles_of_potsdam(real_data: Path) -> None:
         scene = open_scene(real_data / "enmap_potsdam" / "images" / "*.tif")
     assert [str(one.message) for one in told] == [
         "images: of 224 bands, these are left out: 130-135 (marked bad in the file)",
-        "images: the wavelengths step back in one place; the bands are taken in order of wavelength",
+        "images: the wavelengths decrease in one place; the bands are sorted by wavelength",
     ]
     assert scene.shape == (160, 160, 218) and scene.transform == (30, 0, 364095, 0, -30, 5809965)
     pixels, seen = scene.read(), np.zeros((160, 160), dtype=bool)

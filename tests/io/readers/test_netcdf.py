@@ -16,8 +16,8 @@ import xarray as xr
 from rasterio.crs import CRS
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.detect import sniff
-from hypercaps.io.open import list_arrays, open_labels, open_scene
+from hypercaps.io.detect import detect_file
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers import hdf5
 from hypercaps.pipeline.describe import describe
 from support.cubes import COLS, CUBE, HUGE, ROWS, WAVES, dataset, put_sum, utm, waves
@@ -57,7 +57,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 )  # fmt: skip
 def test_any_order_of_dimensions(dims: tuple[str, ...], engine: str, tmp_path: Path) -> None:
     path = save(dataset(dims=dims), tmp_path / "a.nc", engine)
-    assert sniff(path) == ("hdf5" if engine == "h5netcdf" else "netcdf")
+    assert detect_file(path).kind == ("hdf5" if engine == "h5netcdf" else "netcdf")
     scene = open_scene(path)
     assert (scene.shape, scene.dtype, scene.name) == (CUBE.shape, np.int16, "a")
     whole = scene.read()
@@ -97,7 +97,8 @@ def test_one_moment_is_a_scene_and_several_are_not(tmp_path: Path) -> None:
 def test_a_variable_by_name_and_within_groups(tmp_path: Path) -> None:
     path = save(dataset(), tmp_path / "a.nc")
     xr.Dataset({"other": (("band", "y", "x"), -CUBE.transpose(2, 0, 1))}).to_netcdf(path, "a", group="deep/er")
-    assert sorted(str(array) for array in list_arrays(path)) == ["deep/er/other (7 x 6 x 5)", "reflectance (7 x 6 x 5)"]
+    listed = sorted(str(array) for array in detect_file(path).arrays)
+    assert listed == ["deep/er/other (7 x 6 x 5)", "reflectance (7 x 6 x 5)"]
     with pytest.raises(SceneError, match="several arrays"):
         open_scene(path)
     np.testing.assert_array_equal(open_scene(f"{path}:deep/er/other").read().values, -CUBE)
@@ -129,7 +130,7 @@ def test_wavelengths_widths_and_good_bands_over_a_numbered_dimension(tmp_path: P
 
 def test_wavelengths_that_step_back_are_sorted(tmp_path: Path) -> None:
     back = [450.0, 900, 880, 1000, 1200]
-    with pytest.warns(DataWarning, match="step back"):
+    with pytest.warns(DataWarning, match="decrease in"):
         scene = open_scene(save(dataset(wavelength=waves("nm", back)), tmp_path / "a.nc"))
     np.testing.assert_array_equal(scene.wavelengths, sorted(back))
     np.testing.assert_array_equal(scene.read().values, CUBE[:, :, [0, 2, 1, 3, 4]])

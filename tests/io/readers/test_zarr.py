@@ -23,8 +23,8 @@ from rasterio.crs import CRS
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
-from hypercaps.io.detect import sniff
-from hypercaps.io.open import list_arrays, open_labels, open_scene
+from hypercaps.io.detect import detect_file
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers.zarr import zarr_arrays
 from hypercaps.pipeline.describe import describe
 from support.cubes import COLS, CUBE, HUGE, ROWS, WAVES, dataset, put_sum, utm, waves
@@ -64,7 +64,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 )
 def test_any_order_of_dimensions(dims: tuple[str, ...], version: int, tmp_path: Path) -> None:
     path = save(dataset(dims=dims), tmp_path / "a.zarr", version)
-    assert sniff(path) == "zarr"
+    assert detect_file(path).kind == "zarr"
     scene = open_scene(path)
     assert (scene.shape, scene.dtype, scene.name) == (CUBE.shape, np.int16, "a")
     np.testing.assert_array_equal(scene.read().values, CUBE)
@@ -116,8 +116,8 @@ def test_a_zipped_store_and_groups(version: int, tmp_path: Path) -> None:
         (folder / "deep" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
     shutil.make_archive(str(tmp_path / "a"), "zip", folder)
     for path in (folder, tmp_path / "a.zip"):
-        assert sniff(path) == "zarr"
-        assert [str(found) for found in list_arrays(path)] == ["deep/er (7 x 6 x 5)", "reflectance (7 x 6 x 5)"]
+        assert detect_file(path).kind == "zarr"
+        assert [str(found) for found in detect_file(path).arrays] == ["deep/er (7 x 6 x 5)", "reflectance (7 x 6 x 5)"]
         np.testing.assert_array_equal(open_scene(f"{path}:reflectance").read().values, CUBE)
         np.testing.assert_array_equal(open_scene(f"{path}:deep/er").read(slice(1, 3)).values, -CUBE[1:3])
         with pytest.raises(SceneError, match="several arrays"):

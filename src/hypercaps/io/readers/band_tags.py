@@ -1,4 +1,4 @@
-"""What a GeoTIFF says of its bands."""
+"""Wavelengths, band widths, good bands and scale factor in the tags of a GeoTIFF."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 from hypercaps.errors import SceneError
 from hypercaps.io.raster import Floats, nm_per_unit
 from hypercaps.io.readers.envi import items
-from hypercaps.io.wavelengths import BandInfo, merged
+from hypercaps.io.wavelengths import BandInfo, merge_bands
 
 
 class BandTags:
-    """What a GeoTIFF says of its bands: in the IMAGERY domain, in the bands' own tags, or in the ENVI domain."""
+    """Metadata of bands from the IMAGERY domain, from the bands' own tags, or from the ENVI domain."""
 
     def __init__(self, path: Path, dataset: Any, indexes: list[int]) -> None:
         self.path, self.count = path, dataset.count
@@ -26,10 +26,10 @@ class BandTags:
         self.envi = _lower(dataset.tags(ns="ENVI"))
 
     def wavelengths(self) -> BandInfo | None:
-        """Wavelengths and band widths, from the first place that has one for every band."""
+        """Wavelengths and band widths, from the first domain that has one for every band."""
         tagged, listed = self._of_bands(self.tags, "wavelength"), self._listed("wavelength")
         units = next((unit for tags in self.tags if (unit := _units(tags)) is not None), None)
-        return merged(
+        return merge_bands(
             self._in_nm(
                 self._of_bands(self.imagery, "central_wavelength_um"), "um", self._of_bands(self.imagery, "fwhm_um")
             ),
@@ -44,7 +44,7 @@ class BandTags:
         return BandInfo(waves * unit, None if fwhm is None else fwhm * unit)
 
     def good(self) -> npt.NDArray[np.bool_] | None:
-        """Which bands are not marked bad; None if nothing is said."""
+        """(bands,), False where marked bad; None if the file marks none."""
         words = [tags.get("bbl", tags.get("good")) for tags in self.tags]
         if any(word is not None for word in words):
             return np.array([word is None or word.strip().lower() not in ("0", "0.0", "false", "no") for word in words])

@@ -1,7 +1,7 @@
-"""ENVI: a text header and a file of plain numbers beside it.
+"""ENVI: a text header and a file of raw numbers beside it.
 
-The header is read here and not by GDAL, which drops some of what it says (bad bands, a missing byte order) and reads a
-file that is too short as zeros.
+The header is not read by GDAL, which ignores some fields (bad bands, a missing byte order) and reads a truncated file
+as zeros.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Header = dict[str, str]
 
 _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
 _COMPLEX = (6, 9)
-# Which of (rows, columns, bands) comes at each place of the file, slowest first.
+# Axes of the file as positions in (rows, columns, bands), slowest first.
 _LAYOUTS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 DATA_SUFFIXES = ("", ".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".cube", ".envi")
-_LARGEST = 1 << 62  # of anything that is counted
-_LONGEST_HEADER = 1 << 24  # bytes; the numbers of thousands of bands take less than one
+_MAX_INT = 1 << 62
+_MAX_HEADER_BYTES = 1 << 24  # the numbers of thousands of bands take less than one million
 
 
 def is_header(path: Path) -> bool:
@@ -46,46 +46,46 @@ def header_of(data: Path) -> Path | None:
 
 
 def _data_of(header: Path) -> Path:
-    """The data file of a header: X.img for X.img.hdr; for X.hdr the file X with a usual ending."""
+    """The data file of a header: X.img for X.img.hdr; for X.hdr the file X with a usual extension."""
     if header.suffix.lower() != ".hdr":
         raise SceneError(f"{header} is an ENVI header whose name does not end in .hdr: name its data file instead")
     stem = header.stem
     if "." in stem and header.with_name(stem).is_file():
         return header.with_name(stem)
-    found = [
+    candidates = [
         path
         for path in sorted(header.parent.iterdir())
         if path.stem == stem and path.suffix.lower() in DATA_SUFFIXES and path.is_file()
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(path.name for path in found)
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(path.name for path in candidates)
         raise SceneError(f"{header} could belong to {names}: name the data file instead of the header")
     raise SceneError(f"there is no data file beside the ENVI header {header}: {stem}.img, for example, is expected")
 
 
 def envi_raster(path: Path) -> StoredRaster:
-    """The raster of a header or a data file, checked against each other."""
+    """The raster of a header or a data file, which are checked against each other."""
     named_header = is_header(path)
     header_path = path if named_header else header_of(path)
     if header_path is None:
         raise SceneError(f"{path} has no ENVI header beside it: {path.name}.hdr is expected")
     data = _data_of(path) if named_header else path
     header = read_header(header_path)
-    samples, lines, bands = (_whole(header, key, header_path, least=1) for key in ("samples", "lines", "bands"))
-    offset = _whole(header, "header offset", header_path, default=0)
+    samples, lines, bands = (_integer(header, key, header_path, least=1) for key in ("samples", "lines", "bands"))
+    offset = _integer(header, "header offset", header_path, default=0)
     dtype, layout = _number_type(header, header_path), _layout(header, header_path)
     if header.get("file compression", "0").strip() not in ("", "0"):
-        raise SceneError(f"{data} is compressed: ENVI files are read without compression, save it so")
-    needed, there = offset + samples * lines * bands * dtype.itemsize, data.stat().st_size
-    if there < needed:
+        raise SceneError(f"{data} is compressed, which is not supported: save it without compression")
+    needed, size = offset + samples * lines * bands * dtype.itemsize, data.stat().st_size
+    if size < needed:
         raise SceneError(
-            f"{data} has {there:,} bytes but its header {header_path.name} describes {needed:,} ({lines} lines x "
+            f"{data} has {size:,} bytes but its header {header_path.name} describes {needed:,} ({lines} lines x "
             f"{samples} samples x {bands} bands of {dtype.itemsize} bytes after {offset:,}): get the whole file again"
         )
-    if there > needed:  # a header of another file shows so, if at all
-        warn_data(f"{data.name} has {there - needed:,} bytes more than its header {header_path.name} describes")
+    if size > needed:  # perhaps the header of another file
+        warn_data(f"{data.name} has {size - needed:,} bytes more than its header {header_path.name} describes")
     waves, fwhm = _wavelengths(header, header_path, bands)
     crs, transform = georeference(header, header_path)
     names, colors = _classes(header, header_path)
@@ -111,8 +111,8 @@ def envi_raster(path: Path) -> StoredRaster:
 
 
 def read_header(path: Path) -> Header:
-    """The fields of a header: names in small letters, values as text, with their braces if they have them."""
-    if path.stat().st_size > _LONGEST_HEADER:
+    """The fields of a header: names in lower case, values as text with their braces."""
+    if path.stat().st_size > _MAX_HEADER_BYTES:
         raise SceneError(f"{path} has {path.stat().st_size:,} bytes: that is too long for an ENVI header")
     raw = path.read_bytes()
     try:
@@ -126,7 +126,7 @@ def read_header(path: Path) -> Header:
         if not line.strip() or line.lstrip().startswith(";"):
             continue
         if not equals:
-            warn_data(f"{path.name} has a line that is no field and is passed over: {line.strip()[:40]!r}")
+            warn_data(f"{path.name} has a line without a field, which is ignored: {line.strip()[:40]!r}")
             continue
         parts = [value.strip()]
         if parts[0].startswith("{"):
@@ -147,15 +147,15 @@ def items(value: str) -> list[str]:
 
 
 def _number_type(header: Header, path: Path) -> np.dtype[Any]:
-    code = _whole(header, "data type", path)
+    code = _integer(header, "data type", path)
     if code in _COMPLEX:
         raise SceneError(f"{path} describes complex numbers (data type {code}): a cube of real numbers is expected")
     if code not in _TYPES:
         raise SceneError(f"{path} gives {code} as data type: one of {', '.join(map(str, _TYPES))} is expected")
     dtype = np.dtype(_TYPES[code])
     if "byte order" not in header and dtype.itemsize > 1:
-        warn_data(f"{path.name} does not say its byte order: little-endian is taken")
-    order = _whole(header, "byte order", path, default=0)
+        warn_data(f"{path.name} does not give its byte order: little-endian is assumed")
+    order = _integer(header, "byte order", path, default=0)
     if order not in (0, 1):
         raise SceneError(f"{path} gives {order} as byte order: 0 (little-endian) or 1 (big-endian) is expected")
     return dtype.newbyteorder(">" if order else "<")
@@ -172,7 +172,7 @@ def _wavelengths(header: Header, path: Path, bands: int) -> tuple[Floats | None,
     """Wavelengths and band widths (bands,) in nm."""
     waves, fwhm = _list(header, "wavelength", path, bands), _list(header, "fwhm", path, bands)
     if waves is None:
-        return None, None  # widths of bands that lie nobody knows where are of no use
+        return None, None  # widths without wavelengths are useless
     unit = nm_per_unit(header.get("wavelength units"), waves, path)
     if unit is None:
         return None, None
@@ -186,27 +186,29 @@ def _classes(header: Header, path: Path) -> tuple[dict[int, str], dict[int, Rgb]
     if lookup is None:
         return names, {}
     if lookup.size % 3 or not ((lookup >= 0) & (lookup <= 255)).all():
-        raise SceneError(f"{path} has a class lookup that is not three numbers from 0 to 255 for each class: mend it")
+        raise SceneError(
+            f"{path} has a class lookup that is not three numbers from 0 to 255 for each class: correct it"
+        )
     return names, {label: (int(r), int(g), int(b)) for label, (r, g, b) in enumerate(lookup.reshape(-1, 3))}
 
 
-def _whole(header: Header, key: str, path: Path, *, least: int = 0, default: int | None = None) -> int:
+def _integer(header: Header, key: str, path: Path, *, least: int = 0, default: int | None = None) -> int:
     text = header.get(key)
     if text is None and default is not None:
         return default
     if text is None:
-        raise SceneError(f"{path} does not say {key!r}, which every ENVI header must: mend it or get it again")
+        raise SceneError(f"{path} lacks {key!r}, which every ENVI header must have: add it or get the header again")
     try:
         number = int(text)
     except ValueError:
         number = -1
-    if not least <= number < _LARGEST:
-        raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: a whole number from {least} up is expected")
+    if not least <= number < _MAX_INT:
+        raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: an integer of at least {least} is expected")
     return number
 
 
 def _number(header: Header, key: str, path: Path) -> float | None:
-    """One number; whole ones stay whole, so that a nodata of 64 bits is compared exactly."""
+    """One number; integers stay integers, so that a 64-bit nodata is compared exactly."""
     text = header.get(key)
     if text is None:
         return None
@@ -218,13 +220,15 @@ def _number(header: Header, key: str, path: Path) -> float | None:
 
 
 def _list(header: Header, key: str, path: Path, length: int | None) -> Floats | None:
-    """Numbers in braces, one for each band where a length is given."""
+    """Numbers in braces; ``length`` of them, unless it is None."""
     if key not in header:
         return None
     try:
         numbers: npt.NDArray[np.float64] = np.array([float(item) for item in items(header[key])])
     except ValueError:
-        raise SceneError(f"{path} has something that is no number in {key!r}: numbers in braces are expected") from None
+        raise SceneError(
+            f"{path} has a value in {key!r} that is not a number: numbers in braces are expected"
+        ) from None
     if not np.isfinite(numbers).all():
         raise SceneError(f"{path} has NaN or infinity in {key!r}: finite numbers are expected")
     if length is not None and numbers.size != length:

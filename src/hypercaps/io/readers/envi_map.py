@@ -1,4 +1,4 @@
-"""Where an ENVI raster lies on the earth: ``map info`` and ``coordinate system string`` of its header."""
+"""Georeference of an ENVI raster: ``map info`` and ``coordinate system string`` of its header."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ _LATLON = {"WGS-84": 4326, "NORTH AMERICA 1983": 4269, "ETRS89": 4258}
 
 
 def georeference(header: Mapping[str, str], path: Path) -> tuple[str | None, Affine | None]:
-    """CRS as WKT and the affine from pixels to it, each None where the header is silent."""
+    """CRS as WKT and the affine from pixels to it, each None where the header does not give it."""
     info = header.get("map info", "").strip().removeprefix("{").partition("}")[0]
     parts = [part.strip() for part in info.split(",")] if info.strip() else []
-    written = _written_crs(header.get("coordinate system string", ""), path)
+    from_wkt = _wkt_crs(header.get("coordinate system string", ""), path)
     if not parts:
-        return None, None  # a CRS without a place on it says nothing
+        return None, None  # a CRS alone does not place the raster
     named = _named_crs([part for part in parts if "=" not in part])
-    if named is not None and written is not None and named != written:
-        # A string that was edited by hand often still parses; zone and datum by name leave less to get wrong.
-        warn_data(f"{path.name}: its coordinate system string and its map info disagree; map info ({named}) is taken")
-    crs = named or written
+    if named is not None and from_wkt is not None and named != from_wkt:
+        # A WKT string edited by hand often still parses; zone and datum are less error-prone.
+        warn_data(f"{path.name}: its coordinate system string and its map info disagree; map info ({named}) is used")
+    crs = named or from_wkt
     return None if crs is None else crs.to_wkt(), _affine(parts, path)
 
 
-def _written_crs(value: str, path: Path) -> CRS | None:
+def _wkt_crs(value: str, path: Path) -> CRS | None:
     text = value.strip().removeprefix("{").removesuffix("}").strip()
     if not text:
         return None
     try:
         return CRS.from_wkt(text, morph_from_esri_dialect='DATUM["D_' in text)
     except CRSError:
-        warn_data(f"{path.name}: its coordinate system string can't be understood and is not used")
+        warn_data(f"{path.name}: its coordinate system string can't be parsed and is not used")
         return None
 
 
 def _named_crs(parts: list[str]) -> CRS | None:
-    """A CRS that map info names wholly: UTM, or latitude and longitude, on a datum known here."""
+    """The CRS that map info names: UTM, or latitude and longitude, on a supported datum."""
     kind, datum = parts[0].lower(), parts[-1].upper()
     if kind == "utm" and len(parts) >= 10 and parts[7].isdigit() and 1 <= int(parts[7]) <= 60 and datum in _UTM:
         base = _UTM[datum][parts[8].lower() == "south"]
@@ -63,10 +63,10 @@ def _affine(parts: list[str], path: Path) -> Affine:
             raise ValueError
     except ValueError:
         raise SceneError(
-            f"{path} has a map info that is not understood: a projection, reference pixel (2 numbers), its place (2) "
-            "and pixel size (2) are expected"
+            f"{path} has a map info that can't be parsed: a projection, reference pixel (2 numbers), its coordinates "
+            "(2) and pixel size (2) are expected"
         ) from None
-    a, d = math.cos(turn) * width, math.sin(turn) * width  # one column on
-    b, e = math.sin(turn) * height, -math.cos(turn) * height  # one row down
+    a, d = math.cos(turn) * width, math.sin(turn) * width  # per column
+    b, e = math.sin(turn) * height, -math.cos(turn) * height  # per row
     # ENVI counts pixels from 1, and (1, 1) is the outer corner of the first.
     return a, b, x - a * (column - 1) - b * (row - 1), d, e, y - d * (column - 1) - e * (row - 1)

@@ -1,7 +1,7 @@
-"""Windows of a file that is nothing but numbers, read run by run into place.
+"""Windows of a file of raw numbers, read run by run into one array.
 
-Nothing is mapped: pages that a map has touched count as memory of the process, and with them whatever the kernel maps
-around each, many times the window where rows are wide.
+The file is not memory-mapped: touched pages, and those that the kernel reads around them, count as memory of the
+process, which is many times the window where rows are wide.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from hypercaps.io.raster import Bands, RawWindow
 
 Places = npt.NDArray[np.intp]
 
-_GAP = 1 << 16  # bytes: a gap that is rather read than skipped, for a disk as for the calls it takes
-_CHUNK = 1 << 20  # bytes read at once where there are gaps in them
+_GAP = 1 << 16  # bytes: reading a gap up to this length is faster than skipping it
+_CHUNK = 1 << 20  # bytes read at once where they include gaps
 
 
 def window_taker(
     path: Path, dtype: np.dtype[Any], offset: int, shape: tuple[int, int, int], layout: tuple[int, int, int]
 ) -> Callable[[slice, slice, Bands], RawWindow]:
-    """Reads windows of a raster of ``shape`` (rows, columns, bands); ``layout``: its axes in the file, slowest first.
+    """A function that reads windows of a raster of ``shape`` (rows, columns, bands).
 
-    The file is opened anew for every window, so that any thread and any process may read.
+    layout : the axes of the file as positions in ``shape``, slowest first
+
+    The file is opened again for every window, so that any thread and any process can read.
     """
     numbers = _Numbers(path, dtype, offset, (shape[layout[0]], shape[layout[1]], shape[layout[2]]))
     back = tuple(layout.index(axis) for axis in range(3))  # from the file's order to (rows, columns, bands)
 
     def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
-        wanted = (np.arange(rows.start, rows.stop), np.arange(cols.start, cols.stop), np.asarray(bands))
-        stored = numbers.read(*(wanted[axis] for axis in layout))
+        positions = (np.arange(rows.start, rows.stop), np.arange(cols.start, cols.stop), np.asarray(bands))
+        stored = numbers.read(*(positions[axis] for axis in layout))
         return RawWindow(stored.transpose(back), None)
 
     return take
@@ -51,11 +53,11 @@ class _Numbers(NamedTuple):
     sizes: tuple[int, int, int]  # planes, lines in a plane, numbers in a line
 
     def read(self, planes: Places, lines: Places, places: Places) -> npt.NDArray[Any]:
-        """All of these (planes, lines, places in a line), in the machine's byte order."""
+        """The numbers at (planes, lines, places in a line), in native byte order."""
         item, in_plane = self.dtype.itemsize, self.sizes[1]
         start, stop = int(places.min()), int(places.max()) + 1  # of each line
         pick = None if (np.diff(places) == 1).all() else places - start
-        line, run = self.sizes[2] * item, (stop - start) * item  # bytes from line to line, and wanted of each
+        line, run = self.sizes[2] * item, (stop - start) * item  # bytes from line to line, and bytes read of each
         whole = pick is None and run == line
         raw = np.empty(planes.size * lines.size * places.size * item, dtype=np.uint8)
         out = raw.view(self.dtype).reshape(planes.size, lines.size, places.size)
@@ -64,7 +66,7 @@ class _Numbers(NamedTuple):
         scratch = np.empty(0 if whole else max(piece.span - 1 for piece in pieces) * line + run, dtype=np.uint8)
         with FileIO(self.path) as file:
             if whole and len(pieces) == 1 and lines.size == in_plane:
-                for first, last in _runs(planes):  # whole planes that follow each other are one run
+                for first, last in _runs(planes):  # consecutive whole planes are one run
                     target = bytes_out[first * plane_out : last * plane_out]
                     self._fill(file, target, self.offset + int(planes[first]) * in_plane * line)
                 return _native(out)
@@ -77,16 +79,16 @@ class _Numbers(NamedTuple):
                         continue
                     self._fill(file, scratch.data[: (piece.span - 1) * line + run], begin + piece.first * line)
                     read = np.ndarray((piece.span, stop - start), self.dtype, scratch.data, strides=(line, item))
-                    wanted = read[piece.lines]  # (lines wanted of this piece, places)
-                    out[at, piece.places] = wanted if pick is None else np.take(wanted, pick, axis=1)
+                    kept = read[piece.lines]  # (requested lines of this piece, places)
+                    out[at, piece.places] = kept if pick is None else np.take(kept, pick, axis=1)
         return _native(out)
 
-    def _fill(self, file: FileIO, target: memoryview, place: int) -> None:
-        file.seek(place)
+    def _fill(self, file: FileIO, target: memoryview, position: int) -> None:
+        file.seek(position)
         got = file.readinto(target)
         while got != len(target):
             if not got:
-                raise SceneError(f"{self.path} was truncated since it was opened: get the whole file again")
+                raise SceneError(f"{self.path} was truncated after it was opened: get the whole file again")
             target = target[got:]
             got = file.readinto(target)
 
@@ -95,15 +97,15 @@ class _Piece(NamedTuple):
     """Neighbouring lines of a plane that are read at once."""
 
     first: int  # line in the plane
-    span: int  # lines from the first to the last, unwanted ones between them included
-    lines: Places | slice  # which of these are wanted
-    places: Places  # where they go
+    span: int  # lines from the first to the last, with the gaps between them
+    lines: Places | slice  # the requested ones of these
+    places: Places  # their positions in the output
 
 
 def _pieces(lines: Places, line: int, run: int, *, whole_lines: bool) -> Iterator[_Piece]:
-    """``lines`` in pieces: small gaps are read too, and a piece that has any is kept small.
+    """Divide ``lines`` into pieces: small gaps are read too, and pieces with gaps are kept small.
 
-    Whole lines go straight to where they belong: their pieces are as long as lines follow each other in both places.
+    Whole lines are read directly into the output: a piece is as long as lines are consecutive in file and output.
     """
     order = np.argsort(lines, kind="stable")
     ordered = lines[order]
@@ -118,7 +120,7 @@ def _pieces(lines: Places, line: int, run: int, *, whole_lines: bool) -> Iterato
 
 
 def _runs(numbers: Places) -> Iterator[tuple[int, int]]:
-    """Where numbers that follow each other begin and end: 4, 5, 9 -> (0, 2), (2, 3)"""
+    """Begin and end of consecutive numbers: 4, 5, 9 -> (0, 2), (2, 3)"""
     cuts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), numbers.size]
     yield from pairwise(cuts)
 

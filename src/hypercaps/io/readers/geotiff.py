@@ -1,7 +1,7 @@
-"""GeoTIFF and Cloud Optimized GeoTIFF, by window, through rasterio.
+"""GeoTIFF and Cloud Optimized GeoTIFF, read by window with rasterio.
 
-The driver is always named: a VRT that calls itself .tif could read any file of the machine. The file is opened anew
-for every window, so that windows may be read by any thread and any process.
+The driver is always given: a VRT named .tif could read any file of the machine. The file is opened again for every
+window, so that any thread and any process can read.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ from hypercaps.io.readers.tiff_check import Blocks, check_tiff
 from hypercaps.io.xml import read_xml
 
 TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
+Masks = Literal["none", "one", "each"]  # mask bands in the file: one for all bands, or one for each
 
+_CACHE = 64 << 20  # bytes of GDAL's block cache, which is a twentieth of the memory by default
 
-Masks = Literal["none", "one", "each"]  # in the file: one for all bands, or one for each
-
-_CACHE = 64 << 20  # bytes of blocks that GDAL keeps; by itself it takes a twentieth of the machine's memory
-
-# Of an address nothing but the one file is asked for: no list of what lies beside it, no password kept on this machine.
+# Only the file itself is requested from a server: no directory listing, no password from .netrc.
 _REMOTE = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_HTTP_NETRC": "NO",
@@ -46,13 +44,13 @@ _REMOTE = {
 
 @contextmanager
 def _opened(source: Path | str) -> Iterator[Any]:
-    """The dataset of a file, or of an http address, which is a text."""
+    """The rasterio dataset of a file (a Path) or of an http address (a str)."""
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # scenes need not lie anywhere
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene may have no georeference
         options: dict[str, Any] = {"GDAL_CACHEMAX": _CACHE}
         if isinstance(source, Path):
-            name = str(source.absolute())  # never taken for an address or for one of GDAL's own schemes
+            name = str(source.absolute())  # so that GDAL sees neither an address nor one of its own prefixes
         else:
             name = f"/vsicurl/{source}"
             options |= {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
@@ -60,29 +58,30 @@ def _opened(source: Path | str) -> Iterator[Any]:
         try:
             yield stack.enter_context(rasterio.open(name, driver="GTiff"))
         except Exception as cause:
-            # rasterio lets some of GDAL's errors through as they are, of classes that it does not export.
+            # rasterio raises some of GDAL's errors as classes that it does not export.
             if type(cause).__module__.partition(".")[0] != "rasterio" or isinstance(cause, OSError):
                 raise
             raise OSError(str(cause)) from cause
 
 
 def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
-    """The raster of a GeoTIFF: bands with what their tags say; an alpha band is a mask and no band.
+    """The raster of a GeoTIFF with the metadata of its bands; an alpha band becomes a mask.
 
-    With an ``address`` it is read from there, and nothing that may lie beside it.
+    address : http address to read instead of the local file; no sidecar files are read then
     """
     blocks, beside = (None, None) if address else (check_tiff(path), _checked_sidecars(path))
     with _opened(address or path) as dataset:
         if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
-            raise SceneError(f"{path} names another file as its overviews, which is not opened here: take that out")
-        # What is asked of a dataset is asked of all its bands anew each time: once is enough.
-        kinds = dataset.colorinterp
-        alpha = [i for i in dataset.indexes if kinds[i - 1] == ColorInterp.alpha]
+            raise SceneError(
+                f"{path} refers to another file for its overviews, which is not opened: remove the reference"
+            )
+        interpretations = dataset.colorinterp  # each access queries all bands
+        alpha = [i for i in dataset.indexes if interpretations[i - 1] == ColorInterp.alpha]
         indexes = [i for i in dataset.indexes if i not in alpha]
         if not indexes:
-            raise SceneError(f"{path} holds no band but a mask: a raster with data is expected")
-        if alpha:  # some writers call any fourth band of bytes so
-            warn_data(f"{path.name}: band {ranges(alpha)} says how opaque a pixel is (alpha) and is taken as a mask")
+            raise SceneError(f"{path} holds a mask band only: a raster with data is expected")
+        if alpha:  # some writers mark any fourth byte band as alpha
+            warn_data(f"{path.name}: band {ranges(alpha)} is an alpha band and is used as a mask")
         dtypes, nodatavals, scales, offsets = dataset.dtypes, dataset.nodatavals, dataset.scales, dataset.offsets
         dtype = _number_type(path, {dtypes[i - 1] for i in indexes})
         nodata = tuple(nodatavals[i - 1] for i in indexes)
@@ -96,7 +95,9 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
         if (scale == 1).all() and (factor := tags.reflectance_factor()) is not None:
             scale = np.full(len(indexes), 1 / factor)
         if not (np.isfinite(scale) & (scale != 0) & np.isfinite(offset)).all():
-            raise SceneError(f"{path} gives a band a scale of 0 or an offset that is no number: mend or get it again")
+            raise SceneError(
+                f"{path} gives a band a scale of 0 or an offset that is not a number: correct it or get it again"
+            )
         one = len(indexes) == 1
         return StoredRaster(
             path,
@@ -136,7 +137,7 @@ def _number_type(path: Path, names: set[str]) -> np.dtype[Any]:
 
 def _masks(of_bands: list[list[MaskFlags]]) -> Masks:
     if all(MaskFlags.all_valid in flags or MaskFlags.nodata in flags for flags in of_bands):
-        return "none"  # nodata is tested by us, on the stored numbers
+        return "none"  # nodata is tested by StoredRaster, on the stored numbers
     return "one" if all(MaskFlags.per_dataset in flags for flags in of_bands) else "each"
 
 
@@ -144,57 +145,57 @@ def _taker(
     source: Path | str, indexes: list[int], masks: Masks, blocks: Blocks | None
 ) -> Callable[[slice, slice, Bands], RawWindow]:
     def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:
-        wanted = [indexes[band] for band in bands]
+        numbers = [indexes[band] for band in bands]  # rasterio counts from 1
         window = RasterWindow.from_slices(rows, cols)
         if blocks is not None:
-            blocks.check(rows, cols, wanted)
+            blocks.check(rows, cols, numbers)
         with _opened(source) as dataset:
-            stored = np.moveaxis(dataset.read(wanted, window=window), 0, -1)  # (h, w, bands)
+            stored = np.moveaxis(dataset.read(numbers, window=window), 0, -1)  # (h, w, bands)
             if masks == "none":
                 return RawWindow(stored, None)
-            masked = dataset.read_masks(wanted[:1] if masks == "one" else wanted, window=window)
+            masked = dataset.read_masks(numbers[:1] if masks == "one" else numbers, window=window)
             return RawWindow(stored, np.moveaxis(masked, 0, -1) > 0)
 
     return take
 
 
 def _checked_sidecars(path: Path) -> Element | None:
-    """Check what GDAL reads beside a file, and give back the .aux.xml if there is one.
+    """Check the sidecar files that GDAL reads; returns the root of the .aux.xml, if it exists.
 
-    Masks and overviews are opened with any driver: only TIFFs may be there.
+    GDAL opens masks and overviews with any driver: only TIFFs are accepted.
     """
     for suffix in (".msk", ".ovr", ".MSK", ".OVR"):
         beside = path.with_name(path.name + suffix)
         if beside.is_file():
             with beside.open("rb") as file:
                 if not file.read(4).startswith(TIFF_MARKS):
-                    raise SceneError(f"{beside} is not a TIFF, as a mask or overview must be: take it away")
+                    raise SceneError(f"{beside} is not a TIFF, as a mask or overview must be: remove it")
     metadata = path.with_name(path.name + ".aux.xml")
     return read_xml(metadata) if metadata.is_file() else None
 
 
 def _check_written(path: Path, dataset: Any, blocks: Blocks | None) -> None:
-    """A block that was never written reads as zeros; where zero is data, a killed writer's file would pass."""
+    """Refuse missing blocks, which GDAL reads as zeros: the file of a killed writer would look complete."""
     if blocks is not None:
-        missing = f"{blocks.missing:,} of its {blocks.grid.blocks:,} blocks" if blocks.missing else ""
-    else:  # from afar the last one must do: it is written last
+        missing = f"{blocks.missing:,} of its {blocks.grid.blocks:,} blocks were" if blocks.missing else ""
+    else:  # remote: only the last block, which is written last
         height, width = dataset.block_shapes[-1]
         last = f"BLOCK_OFFSET_{(dataset.width - 1) // width}_{(dataset.height - 1) // height}"
-        missing = "" if dataset.get_tag_item(last, "TIFF", bidx=dataset.count) else "its last block"
+        missing = "" if dataset.get_tag_item(last, "TIFF", bidx=dataset.count) else "its last block was"
     if missing:
-        raise SceneError(f"{path} was never written to its end: {missing} never came; get or make it again")
+        raise SceneError(f"{path} is incomplete: {missing} never written; get or make it again")
 
 
 def _color_table(dataset: Any) -> dict[int, Rgb]:
-    """Colours by label; a table is filled up with black, which therefore stands for no colour."""
+    """Colours by label; black is ignored, because colour tables are padded with it."""
     try:
         table = dataset.colormap(1)
-    except ValueError:  # there is none
+    except ValueError:  # no colour table
         return {}
     return {label: (r, g, b) for label, (r, g, b, _) in table.items() if (r, g, b) != (0, 0, 0)}
 
 
 def _category_names(beside: Element | None) -> dict[int, str]:
-    """Class names by label from the .aux.xml beside a GeoTIFF, where GDAL keeps them; rasterio does not read them."""
-    found = [] if beside is None else beside.findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
-    return {label: entry.text for label, entry in enumerate(found) if entry.text}
+    """Class names by label from the .aux.xml beside a GeoTIFF, where GDAL stores them; rasterio does not read them."""
+    categories = [] if beside is None else beside.findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
+    return {label: entry.text for label, entry in enumerate(categories) if entry.text}

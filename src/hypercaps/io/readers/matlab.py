@@ -1,4 +1,4 @@
-"""MATLAB files: up to v7 through scipy, v7.3 through the guarded HDF5 reader."""
+"""MATLAB files: up to v7 with scipy, v7.3 with the guarded HDF5 reader."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _NUMBERS, _MATRIX, _COMPRESSED = frozenset((1, 2, 3, 4, 5, 6, 7, 9, 12, 13)), 14
 
 
 def _check_types(path: Path) -> None:
-    """Refuse a v5 file with a data type that does not exist: scipy ends the whole program on one."""
+    """Refuse a v5 file with an undefined data type, which crashes scipy and the process."""
     with path.open("rb") as file:
         head = file.read(128)
-        if 0 in head[:4]:  # v4 has no types of this kind
+        if 0 in head[:4]:  # v4 has other types
             return
         order = "<" if head[126:] == b"IM" else ">"
         while len(tag := file.read(8)) == 8:
             kind, size = struct.unpack(f"{order}2I", tag)
             after = file.tell() + size
-            start = file.read(min(size, 4096))  # flags, dimensions and name are far shorter
+            start = file.read(min(size, 4096))  # flags, dimensions and name are much shorter
             if kind == _COMPRESSED:
                 start = zlib.decompressobj().decompress(start, 4096)[8:]
-            # Cells, structures and objects are laid out otherwise, and are not read.
+            # Cells, structures and objects have another layout and are not read.
             matrix = kind in (_MATRIX, _COMPRESSED) and start
             numeric = matrix and 6 <= struct.unpack_from(f"{order}I", start, 8)[0] & 0xFF <= 15
             place = 0
-            for _ in range(3 if numeric else 0):  # flags, dimensions, name; up to 4 bytes are kept within the tag
+            for _ in range(3 if numeric else 0):  # flags, dimensions, name; values of up to 4 bytes are in the tag
                 word, length = struct.unpack_from(f"{order}2I", start, place)
                 place += 8 if word >> 16 else 8 + length + -length % 8
             if numeric and struct.unpack_from(f"{order}I", start, place)[0] & 0xFFFF not in _NUMBERS:
@@ -65,7 +65,7 @@ class _Dataset:
     """A dataset of an HDF5 file that slices like an array; the file is open only while a slice is read."""
 
     def __init__(self, variable: Variable) -> None:
-        # MATLAB marks what it writes, column by column; arrays of other programs are in the usual order.
+        # MATLAB marks its arrays, which are column-major; those of other programs are row-major.
         self.is_reversed = "MATLAB_class" in variable.attrs
         self.variable = variable
         self.shape = variable.shape[::-1] if self.is_reversed else variable.shape
@@ -86,7 +86,7 @@ class _Dataset:
 
 
 def hdf5_arrays(path: Path) -> list[StoredArray]:
-    """The numeric arrays at the top of a v7.3 .mat file or a plain HDF5 file, read by window."""
+    """The numeric arrays at the top level of a v7.3 .mat file or a plain HDF5 file, read by window."""
     datasets = [_Dataset(variable) for variable in top_level(path).values()]
     return [
         StoredArray(dataset.variable.key, dataset.shape, lambda dataset=dataset: _checked(dataset))  # type: ignore[misc]
@@ -95,6 +95,6 @@ def hdf5_arrays(path: Path) -> list[StoredArray]:
 
 
 def _checked(dataset: _Dataset) -> _Dataset:
-    """``dataset``, if the file holds all of what it claims to."""
+    """``dataset``, after a check that the file holds all of it."""
     dataset.variable.check()
     return dataset

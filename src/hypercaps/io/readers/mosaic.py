@@ -1,8 +1,9 @@
-"""Several tiles of one grid as one raster: a window reads only the tiles that it touches, and nothing is copied."""
+"""Several tiles of one grid as one raster; a window reads only the tiles that it touches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,29 +15,29 @@ from hypercaps.data.window import Window
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, Bools, RawWindow, StoredRaster
 
-_SAME = 0.01  # pixels: a tile that is off the grid by less is on it, written with other digits
-_SAME_NM = 0.5  # nm: wavelengths that differ by less are those of one sensor
+_SAME = 0.01  # pixels: a smaller offset from the grid comes from rounding
+_SAME_NM = 0.5  # largest difference between the wavelengths of one sensor
 
 T = TypeVar("T")
 
 
 class Mosaic(NamedTuple):
-    """Tiles put together."""
+    """Tiles as one raster."""
 
     raster: StoredRaster
+    label_raster: StoredRaster  # of tiles with labels: 0 is unlabelled and hides no label of another tile
     tiles: tuple[StoredRaster, ...]
     covered: float  # share of the raster's pixels that lie in a tile
 
     @classmethod
     def of_one(cls, raster: StoredRaster) -> Mosaic:
-        return cls(raster, (raster,), 1.0)
+        return cls(raster, raster, (raster,), 1.0)
 
 
-def mosaic(tiles: list[StoredRaster], *, zero_is_nothing: bool = False) -> Mosaic:
-    """One raster of tiles on one grid, from the first row and column that any of them has to the last.
+def mosaic(tiles: list[StoredRaster]) -> Mosaic:
+    """One raster of tiles on one grid, which covers all of them.
 
-    Where tiles overlap, the first one that has a valid pixel wins; where none lies, there is no data.
-    ``zero_is_nothing``: for labels, whose 0 means unlabelled and hides no label of another tile.
+    Where tiles overlap, the first one with a valid pixel wins; pixels outside of all tiles are nodata.
     """
     first = tiles[0]
     for tile in tiles:
@@ -51,34 +52,36 @@ def mosaic(tiles: list[StoredRaster], *, zero_is_nothing: bool = False) -> Mosai
     one_scale = all(_same(tile.scale, first.scale) and _same(tile.offset, first.offset) for tile in tiles)
     dtype = np.result_type(*(tile.dtype for tile in tiles), *([] if one_scale else [np.float32]))
     a, b, c, d, e, f = _transform(first)
+    parts = _Parts(tuple(tiles), windows, dtype, one_scale)
     raster = StoredRaster(
         _folder(tiles),
         (rows, cols, first.shape[2]),
         dtype,
-        _Parts(tuple(tiles), windows, dtype, one_scale, zero_is_nothing).take,
+        parts.take,
         wavelengths=first.wavelengths,
         fwhm=first.fwhm,
         good=_good(tiles),
-        nodata=(float("nan"),) * first.shape[2],  # there is some; each tile knows its own, and NaN equals nothing
+        nodata=(float("nan"),) * first.shape[2],  # tiles test their own nodata; NaN equals no value
         scale=first.scale if one_scale else None,
         offset=first.offset if one_scale else None,
         crs=first.crs,
         transform=(a, b, a * left + b * top + c, d, e, d * left + e * top + f),
-        names=_merged([tile.names for tile in tiles], "name"),
-        colors=_merged([tile.colors for tile in tiles], "colour"),
+        names=_merge_legends([tile.names for tile in tiles], "name"),
+        colors=_merge_legends([tile.colors for tile in tiles], "colour"),
         block=first.block if all(tile.block == first.block for tile in tiles) else None,
     )
-    return Mosaic(raster, tuple(tiles), _covered(windows) / (rows * cols))
+    label_raster = replace(raster, take=parts._replace(zero_is_nodata=True).take)
+    return Mosaic(raster, label_raster, tuple(tiles), _covered_pixels(windows) / (rows * cols))
 
 
 class _Parts(NamedTuple):
-    """What windows of the whole are read from."""
+    """The tiles of a mosaic, and how they are combined."""
 
     tiles: tuple[StoredRaster, ...]
-    windows: tuple[Window, ...]  # where each lies
+    windows: tuple[Window, ...]  # of each tile, in the mosaic
     dtype: np.dtype[Any]
-    one_scale: bool  # False: numbers are brought to physical units here
-    zero_is_nothing: bool
+    one_scale: bool  # False: values are converted to physical units here
+    zero_is_nodata: bool = False
 
     def take(self, rows: slice, cols: slice, bands: Bands) -> RawWindow:
         shape = (rows.stop - rows.start, cols.stop - cols.start, len(bands))
@@ -92,27 +95,27 @@ class _Parts(NamedTuple):
             if valid[here].all():
                 continue
             values, defined = self._read(tile, slice(r0 - at.r0, r1 - at.r0), slice(c0 - at.c0, c1 - at.c0), bands)
-            # A pixel that is whole replaces one that lacks bands; one that lacks some is better than none.
-            wanted = ~valid[here].all(axis=2) & (defined.all(axis=2) | ~valid[here].any(axis=2))
-            stored[here][wanted], valid[here][wanted] = values[wanted], defined[wanted]
+            # A pixel valid in all bands replaces one that lacks bands, which in turn is better than nodata.
+            better = ~valid[here].all(axis=2) & (defined.all(axis=2) | ~valid[here].any(axis=2))
+            stored[here][better], valid[here][better] = values[better], defined[better]
         return RawWindow(stored, valid)
 
     def _read(self, tile: StoredRaster, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         values, defined = tile.defined(rows, cols, bands)
-        if self.zero_is_nothing:
+        if self.zero_is_nodata:
             defined = defined & (values != 0)
         if not self.one_scale:
             scale = 1.0 if tile.scale is None else tile.scale[bands]
             offset = 0.0 if tile.offset is None else tile.offset[bands]
-            with np.errstate(over="ignore", invalid="ignore"):  # what the type can't hold becomes inf: invalid later
+            with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes inf, which is invalid
                 values = (values * scale + offset).astype(self.dtype)
         return values, defined
 
 
 def _check_alike(tile: StoredRaster, first: StoredRaster) -> None:
-    """Refuse tiles that are not of one scene."""
+    """Refuse a tile of another scene."""
     if tile.crs is None or tile.transform is None:
-        raise SceneError(f"{tile.path} does not say where it lies: tiles are put together by their places on the earth")
+        raise SceneError(f"{tile.path} is not georeferenced: tiles are placed by their coordinates")
     if tile.crs != first.crs and CRS.from_user_input(tile.crs) != CRS.from_user_input(first.crs):
         raise SceneError(
             f"{tile.path} has another coordinate system than {first.path}: tiles of one scene are expected"
@@ -124,9 +127,7 @@ def _check_alike(tile: StoredRaster, first: StoredRaster) -> None:
         )
     waves, others = tile.wavelengths, first.wavelengths
     if (waves is None) != (others is None):
-        raise SceneError(
-            f"of {tile.path} and {first.path} only one knows its wavelengths: tiles of one scene are expected"
-        )
+        raise SceneError(f"only one of {tile.path} and {first.path} has wavelengths: tiles of one scene are expected")
     if waves is not None and others is not None and (off := np.abs(waves - others).max()) > _SAME_NM:
         raise SceneError(
             f"the wavelengths of {tile.path} and {first.path} differ by up to {off:.3g} nm: tiles of one scene are "
@@ -135,26 +136,26 @@ def _check_alike(tile: StoredRaster, first: StoredRaster) -> None:
 
 
 def _transform(tile: StoredRaster) -> tuple[float, float, float, float, float, float]:
-    assert tile.transform is not None  # checked before
+    assert tile.transform is not None  # checked by _check_alike
     return tile.transform
 
 
 def _corner(tile: StoredRaster, first: StoredRaster) -> tuple[int, int]:
-    """Row and column of a tile's first pixel, as the first tile counts; all its corners must lie on that grid."""
+    """Row and column of a tile's first pixel on the grid of the first tile, to which all its corners must fit."""
     (a, b, c, d, e, f), (ta, tb, tc, td, te, tf) = _transform(first), _transform(tile)
     width, height = tile.shape[1], tile.shape[0]
     own = np.array([(0, 0), (width, 0), (0, height), (width, height)], dtype=np.float64)  # (corners, column and row)
-    places = own @ np.array([[ta, td], [tb, te]]) + (tc - c, tf - f)
+    xy = own @ np.array([[ta, td], [tb, te]]) + (tc - c, tf - f)
     try:
-        theirs = np.linalg.solve(np.array([[a, b], [d, e]]), places.T).T
+        theirs = np.linalg.solve(np.array([[a, b], [d, e]]), xy.T).T
         start = np.round(theirs[0])
         apart = np.abs(theirs - own - start).max()
     except np.linalg.LinAlgError:
         apart = np.inf
     if not apart < _SAME:  # NaN is not
         raise SceneError(
-            f"{tile.path} does not lie on the grid of {first.path}: tiles with pixels of one size, whole pixels apart, "
-            "are expected"
+            f"{tile.path} does not lie on the grid of {first.path}: tiles with the same pixel size, a whole number of "
+            "pixels apart, are expected"
         )
     return int(start[1]), int(start[0])
 
@@ -164,23 +165,23 @@ def _same(one: npt.NDArray[np.float64] | None, other: npt.NDArray[np.float64] | 
 
 
 def _good(tiles: list[StoredRaster]) -> Bools | None:
-    """A band that is bad in one tile is bad in the whole, where all pixels have the same bands."""
-    told = [tile.good for tile in tiles if tile.good is not None]
-    return np.logical_and.reduce(told) if told else None
+    """A band that is bad in one tile is bad in the mosaic."""
+    marks = [tile.good for tile in tiles if tile.good is not None]
+    return np.logical_and.reduce(marks) if marks else None
 
 
-def _merged(of_tiles: list[Mapping[int, T]], what: str) -> dict[int, T]:
+def _merge_legends(legends: list[Mapping[int, T]], what: str) -> dict[int, T]:
     """Names or colours of classes; the first tile that has one wins."""
     merged: dict[int, T] = {}
-    for of_tile in of_tiles:
-        for label, value in of_tile.items():
+    for legend in legends:
+        for label, value in legend.items():
             if merged.setdefault(label, value) != value:
                 warn_data(f"class {label} has another {what} in some tiles ({value}): {merged[label]} is taken")
     return merged
 
 
-def _covered(windows: tuple[Window, ...]) -> int:
-    """How many pixels lie in any of these windows."""
+def _covered_pixels(windows: tuple[Window, ...]) -> int:
+    """Number of pixels in the union of these windows."""
     rows = np.unique([edge for window in windows for edge in (window.r0, window.r1)])
     cols = np.unique([edge for window in windows for edge in (window.c0, window.c1)])
     cells = np.zeros((rows.size - 1, cols.size - 1), dtype=bool)  # between neighbouring edges
@@ -193,7 +194,7 @@ def _covered(windows: tuple[Window, ...]) -> int:
 
 
 def _folder(tiles: list[StoredRaster]) -> Path:
-    """What the whole is called by: the folder of its tiles."""
+    """The folder of the tiles, which names the mosaic."""
     folders = {tile.path.parent for tile in tiles}
     folder = next(iter(folders))
     return folder if len(folders) == 1 and folder.name else Path("mosaic")

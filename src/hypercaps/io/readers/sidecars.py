@@ -1,7 +1,7 @@
-"""EnMAP and DESIS: what the metadata beside an image says of its bands.
+"""EnMAP and DESIS: band metadata from the XML file beside an image.
 
 A product is a folder: X-SPECTRAL_IMAGE.TIF holds the numbers, X-METADATA.XML their wavelengths, gains and offsets.
-Either may be named, and the other is found by its name in the same folder; nothing that the XML itself names is opened.
+Either can be opened, and the other is found by its name in the same folder; files named in the XML are not opened.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hypercaps.io.wavelengths import BandInfo, with_bands
 from hypercaps.io.xml import read_xml
 
 _METADATA = re.compile(r"(?P<product>.+)-METADATA\.XML", re.IGNORECASE)
-# GeoTIFF as delivered or Cloud Optimized, and ENVI's layouts, which EnMAP can be ordered in.
+# GeoTIFF, plain or Cloud Optimized, and the ENVI formats of EnMAP.
 _IMAGE = re.compile(r"(?P<product>.+)-SPECTRAL_IMAGE(_COG)?\.(TIFF?|BSQ|BIL|BIP)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What a product's metadata says; values are stored numbers x gain + offset."""
+    """Metadata of a product; values are stored numbers x gain + offset."""
 
     path: Path
     bands: BandInfo
@@ -41,7 +41,7 @@ def is_metadata(path: Path, head: bytes) -> bool:
 
 def image_of(metadata: Path) -> Path:
     """The image that belongs to a product's metadata."""
-    images = _beside(metadata, _METADATA, _IMAGE)
+    images = _matching_files(metadata, _METADATA, _IMAGE)
     if len(images) == 1:
         return images[0]
     if images:
@@ -52,15 +52,16 @@ def image_of(metadata: Path) -> Path:
 
 
 def with_sidecar(raster: StoredRaster) -> StoredRaster:
-    """The raster with what it does not say itself but a product's metadata beside it does."""
-    found = _beside(raster.path, _IMAGE, _METADATA)
-    if not found:
+    """The raster, completed with the metadata of its product."""
+    metadata = _matching_files(raster.path, _IMAGE, _METADATA)
+    if not metadata:
         return raster
-    if len(found) > 1:
-        raise SceneError(f"{raster.path} has more than one file of metadata beside it: keep one of {found[0].name}")
-    sidecar = read_sidecar(found[0], raster.shape[2])
+    if len(metadata) > 1:
+        names = ", ".join(path.name for path in metadata)
+        raise SceneError(f"{raster.path} has more than one metadata file beside it: keep one of {names}")
+    sidecar = read_sidecar(metadata[0], raster.shape[2])
     raster = with_bands(raster, sidecar.bands)
-    if raster.scale is None and raster.offset is None:  # an image that was scaled since says so itself
+    if raster.scale is None and raster.offset is None:  # an image that was scaled later has its own scale
         raster = replace(raster, scale=sidecar.gain, offset=sidecar.offset)
     if all(value is None for value in raster.nodata):
         raster = replace(raster, nodata=(sidecar.nodata,) * raster.shape[2])
@@ -69,11 +70,11 @@ def with_sidecar(raster: StoredRaster) -> StoredRaster:
 
 def product_files(path: Path) -> list[Path]:
     """The metadata beside an image of a product, or the images beside its metadata."""
-    return [*_beside(path, _IMAGE, _METADATA), *_beside(path, _METADATA, _IMAGE)]
+    return [*_matching_files(path, _IMAGE, _METADATA), *_matching_files(path, _METADATA, _IMAGE)]
 
 
-def _beside(path: Path, own: re.Pattern[str], other: re.Pattern[str]) -> list[Path]:
-    """Files in the same folder whose names are of the ``other`` kind and of the same product."""
+def _matching_files(path: Path, own: re.Pattern[str], other: re.Pattern[str]) -> list[Path]:
+    """Files of the same product in the same folder whose names match ``other``."""
     match = own.fullmatch(path.name)
     if match is None:
         return []
@@ -94,21 +95,21 @@ def read_sidecar(path: Path, bands: int) -> Sidecar:
     if not of_bands:
         raise SceneError(
             f"{path} does not describe bands (bandCharacterisation), as the metadata of EnMAP and DESIS does: get it "
-            "again, or take it away to read the image without"
+            "again, or remove it to read the image alone"
         )
     if len(of_bands) != bands:
         raise SceneError(
-            f"{path} describes {len(of_bands)} bands but the image beside it has {bands}: take it away if it belongs "
+            f"{path} describes {len(of_bands)} bands but the image beside it has {bands}: remove it if it belongs "
             "to another image"
         )
     of_bands = _in_order(of_bands, path)
     waves = _numbers(of_bands, "wavelengthCenterOfBand", path)
     fwhm = _numbers(of_bands, "FWHMOfBand", path)
     if waves is None or not (waves > 0).all():
-        raise SceneError(f"{path} does not give every band a wavelength above 0: get it again or take it away")
+        raise SceneError(f"{path} does not give every band a wavelength above 0: get it again or remove it")
     gain, offset = _numbers(of_bands, "GainOfBand", path), _numbers(of_bands, "OffsetOfBand", path)
     if gain is not None and not gain.all():
-        raise SceneError(f"{path} gives a band a gain of 0, which leaves nothing of it: get it again or take it away")
+        raise SceneError(f"{path} gives a band a gain of 0, which makes all its values 0: get it again or remove it")
     background = next(root.iter("backgroundValue"), None)
     return Sidecar(
         path,
@@ -120,18 +121,18 @@ def read_sidecar(path: Path, bands: int) -> Sidecar:
 
 
 def _in_order(of_bands: list[Element], path: Path) -> list[Element]:
-    """EnMAP's bands by their numbers, which go from 1 up; DESIS's as they stand."""
-    words = [band.get("number") for band in of_bands]
-    if all(word is None for word in words):
+    """Bands in the order of their numbers (EnMAP), or as listed (DESIS)."""
+    texts = [band.get("number") for band in of_bands]
+    if all(text is None for text in texts):
         return of_bands
-    numbers = [_number(word, "number of a band", path) for word in words]
+    numbers = [_number(text, "number of a band", path) for text in texts]
     if sorted(numbers) != list(range(1, len(numbers) + 1)):
-        raise SceneError(f"{path} does not number its bands from 1 to {len(numbers)}: get it again or take it away")
+        raise SceneError(f"{path} does not number its bands from 1 to {len(numbers)}: get it again or remove it")
     return [of_bands[at] for at in np.argsort(numbers)]
 
 
 def _numbers(of_bands: list[Element], name: str, path: Path) -> Floats | None:
-    """(bands,), from elements of this name, whose first letter may be small; None if no band has one."""
+    """(bands,), from elements of this name, also with a lower-case first letter; None if no band has one."""
     texts = [band.findtext(name, band.findtext(name[0].lower() + name[1:])) for band in of_bands]
     if all(text is None for text in texts):
         return None

@@ -1,0 +1,55 @@
+"""Errors of readers and damaged files, translated into one sentence for the user."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scipy.io.matlab import MatReadError
+
+from hypercaps.errors import HypercapsError, SceneError
+
+READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read"
+# What the readers raise on damaged files; RuntimeError covers NotImplementedError.
+DAMAGE = (
+    OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, SystemError, AssertionError,
+    AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
+    zipfile.BadZipFile, tokenize.TokenError, MatReadError,
+)  # fmt: skip
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise a SceneError of one sentence for whatever goes wrong in reading ``path``.
+
+    Also a decorator: damage in a file that is read by window only shows when a window is read.
+    """
+    try:
+        yield
+    except HypercapsError:
+        raise
+    except PermissionError:
+        raise SceneError(f"{path} can't be read: permission denied") from None
+    except FileNotFoundError:
+        raise SceneError(f"there is no file {path}: give the path of one") from None
+    except DAMAGE as cause:
+        size = " (a folder)" if path.is_dir() else f" ({path.stat().st_size:,} bytes)" if path.is_file() else ""
+        raise SceneError(
+            f"{path}{size} is truncated, damaged or not what its name says ({type(cause).__name__}): a whole file was "
+            f"expected, get it again; {READABLE}"
+        ) from cause
+
+
+@contextmanager
+def raise_as(error: type[HypercapsError]) -> Iterator[None]:
+    """Raise the SceneErrors of readers as ``error``: the same files can be labels, masks or splits."""
+    try:
+        yield
+    except SceneError as cause:
+        raise error(str(cause)) from cause.__cause__
