@@ -138,7 +138,7 @@ def test_wavelengths_that_step_back_are_sorted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
-    [(waves("nm", [450, 0, 650, 850, 1650]), "no numbers above 0"), (waves("cm-1"), "can't be turned into nano")],
+    [(waves("nm", [450, 0, 650, 850, 1650]), "no numbers above 0"), (waves("cm-1"), "can't be converted to nano")],
 )
 def test_unusable_wavelengths(given: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match=sentence):

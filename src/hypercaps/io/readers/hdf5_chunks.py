@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import SceneError
-from hypercaps.io.readers.variables import Slices, chunks_in
+from hypercaps.io.readers.variables import Attributes, Slices, chunks_in
 
 _KEEP_SIZE = (h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
 
 
-def check_written(path: Path, dataset: h5py.Dataset, attrs: Mapping[str, Any]) -> None:
+def check_written(path: Path, dataset: h5py.Dataset, attrs: Attributes) -> None:
     """Refuse a dataset of which a part was never written or lies outside of the file."""
     if dataset.chunks is None:
         _check_contiguous(path, dataset)
@@ -80,7 +79,7 @@ def _check_chunk(path: Path, dataset: h5py.Dataset, filters: list[int], chunk: A
         raise SceneError(f"{path} has a chunk of {dataset.name!r} of an impossible size: get the file again")
 
 
-def fill_is_nodata(dataset: h5py.Dataset, attrs: Mapping[str, Any]) -> bool:
+def fill_is_nodata(dataset: h5py.Dataset, attrs: Attributes) -> bool:
     """Whether a chunk that was never written reads as missing data."""
     fill = dataset.fillvalue
     if dataset.dtype.kind == "f" and np.isnan(fill):
