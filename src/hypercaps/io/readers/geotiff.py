@@ -24,6 +24,7 @@ from hypercaps.data.scene import Affine
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags
+from hypercaps.io.readers.envi import reflectance_factor
 from hypercaps.io.readers.tiff_check import Blocks, check_tiff
 from hypercaps.io.xml import read_xml
 
@@ -92,7 +93,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
         info = tags.wavelengths()
         scale = np.array([scales[i - 1] for i in indexes], dtype=np.float64)
         offset = np.array([offsets[i - 1] for i in indexes], dtype=np.float64)
-        if (scale == 1).all() and (factor := tags.reflectance_factor()) is not None:
+        if (scale == 1).all() and (factor := reflectance_factor(tags.envi, path)) is not None:
             scale = np.full(len(indexes), 1 / factor)
         if not (np.isfinite(scale) & (scale != 0) & np.isfinite(offset)).all():
             raise SceneError(
