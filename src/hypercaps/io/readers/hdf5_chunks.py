@@ -19,8 +19,13 @@ _KEEP_SIZE = (h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
 
 def check_written(path: Path, dataset: h5py.Dataset, attrs: Attributes) -> None:
     """Refuse a dataset of which a part was never written or lies outside of the file."""
+    size = path.stat().st_size
     if dataset.chunks is None:
-        _check_contiguous(path, dataset)
+        claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+        offset, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
+        # Without an offset, a few numbers are kept within the dataset's own header.
+        if stored != claimed or (offset is not None and offset + stored > size):
+            raise _unwritten(path, dataset, stored, claimed, "bytes")
         return
     filters = _filters(path, dataset)
     chunks: list[Any] = []
@@ -35,19 +40,11 @@ def check_written(path: Path, dataset: h5py.Dataset, attrs: Attributes) -> None:
         for position in positions
         for place, length, step in zip(position, dataset.shape, dataset.chunks, strict=True)
     )
-    if overlap or not inside or len(positions) != len(ranges) or (ranges and ranges[-1][1] > path.stat().st_size):
+    if overlap or not inside or len(positions) != len(ranges) or (ranges and ranges[-1][1] > size):
         raise SceneError(f"{path} has chunks of {dataset.name!r} that overlap or lie outside of it: get the file again")
     expected = math.prod(-(-length // step) for length, step in zip(dataset.shape, dataset.chunks, strict=True))
     if len(positions) < expected and not fill_is_nodata(dataset, attrs):
         raise _unwritten(path, dataset, len(positions), expected, "chunks")
-
-
-def _check_contiguous(path: Path, dataset: h5py.Dataset) -> None:
-    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
-    offset, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
-    # Without an offset, a few numbers are kept within the dataset's own header.
-    if stored != claimed or (offset is not None and offset + stored > path.stat().st_size):
-        raise _unwritten(path, dataset, stored, claimed, "bytes")
 
 
 def _unwritten(path: Path, dataset: h5py.Dataset, stored: int, claimed: int, unit: str) -> SceneError:
