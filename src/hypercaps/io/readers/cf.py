@@ -79,6 +79,7 @@ def cube_raster(variable: Variable, variables: Variables) -> StoredRaster:
     variable.check()
     bands = 1 if axes.band is None else variable.shape[axes.band]
     info, good = (None, None) if axes.band is None else _band_info(variable, variables, axes.band)
+    waves, fwhm = info or (None, None)
     packing = _Packing(variable)
     crs, transform = georeference(variable, variables, axes.row, axes.col)
     return StoredRaster(
@@ -86,8 +87,8 @@ def cube_raster(variable: Variable, variables: Variables) -> StoredRaster:
         (variable.shape[axes.row], variable.shape[axes.col], bands),
         packing.dtype,
         partial(_read_window, variable, axes, packing),
-        wavelengths=None if info is None else info.wavelengths,
-        fwhm=None if info is None else info.fwhm,
+        wavelengths=waves,
+        fwhm=fwhm,
         good=good,
         nodata=packing.missing[:1] * bands,
         scale=packing.factor("scale_factor", bands),

@@ -99,7 +99,7 @@ def _lookup(file: Hdf5, cube: Variable) -> Lookup | None:
     seen = (col >= 0) & (row >= 0)
     if (col[seen] >= cols).any() or (row[seen] >= rows).any():
         raise SceneError(
-            f"{file.path} has a ground table that points outside of its swath of {rows} x {cols}: get the product again"
+            f"{file.path} has a ground table that points outside of its swath of {rows} x {cols}: get it again"
         )
     col[~seen] = row[~seen] = -1
     return Lookup(row, col, crs, transform)

@@ -53,11 +53,8 @@ def _data_of(header: Path) -> Path:
     stem = header.stem
     if "." in stem and header.with_name(stem).is_file():
         return header.with_name(stem)
-    candidates = [
-        path
-        for path in sorted(header.parent.iterdir())
-        if path.stem == stem and path.suffix.lower() in DATA_SUFFIXES and path.is_file()
-    ]
+    same_stem = [path for path in sorted(header.parent.iterdir()) if path.stem == stem and path.is_file()]
+    candidates = [path for path in same_stem if path.suffix.lower() in DATA_SUFFIXES]
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -68,11 +65,10 @@ def _data_of(header: Path) -> Path:
 
 def envi_raster(path: Path) -> StoredRaster:
     """The raster of a header or a data file, which are checked against each other."""
-    named_header = is_header(path)
-    header_path = path if named_header else header_of(path)
+    header_path = path if is_header(path) else header_of(path)
     if header_path is None:
         raise SceneError(f"{path} has no ENVI header beside it: {path.name}.hdr is expected")
-    data = _data_of(path) if named_header else path
+    data = _data_of(path) if header_path == path else path
     header = read_header(header_path)
     samples, lines, bands = (_integer(header, key, header_path, least=1) for key in ("samples", "lines", "bands"))
     offset = _integer(header, "header offset", header_path, default=0)
@@ -89,7 +85,7 @@ def envi_raster(path: Path) -> StoredRaster:
         )
     if size > needed:  # perhaps the header of another file
         warn_data(f"{data.name} has {size - needed:,} bytes more than its header {header_path.name} describes")
-    info = band_info(header, header_path, bands)
+    waves, fwhm = band_info(header, header_path, bands) or (None, None)
     crs, transform = georeference(header, header_path)
     names, colors = _classes(header, header_path)
     good = number_list(header, "bbl", header_path, bands)
@@ -99,8 +95,8 @@ def envi_raster(path: Path) -> StoredRaster:
         (lines, samples, bands),
         dtype.newbyteorder("="),
         window_taker(data, dtype, offset, (lines, samples, bands), _LAYOUTS[interleave]),
-        wavelengths=None if info is None else info.wavelengths,
-        fwhm=None if info is None else info.fwhm,
+        wavelengths=waves,
+        fwhm=fwhm,
         good=None if good is None else good != 0,
         nodata=(_number(header, "data ignore value", header_path),) * bands,
         scale=None if factor is None or factor == 1 else np.full(bands, 1 / factor),
@@ -179,15 +175,12 @@ def reflectance_factor(header: Header, path: Path) -> float | None:
 
 
 def _classes(header: Header, path: Path) -> tuple[dict[int, str], dict[int, Rgb]]:
-    """Names and colours of a classification, by label."""
     names = dict(enumerate(_items(header.get("class names", ""))))
     lookup = number_list(header, "class lookup", path, None)
     if lookup is None:
         return names, {}
     if lookup.size % 3 or not ((lookup >= 0) & (lookup <= 255)).all():
-        raise SceneError(
-            f"{path} has a class lookup that is not three numbers from 0 to 255 for each class: correct it"
-        )
+        raise SceneError(f"{path} has a class lookup that is not three numbers from 0 to 255 per class: correct it")
     return names, {label: (int(r), int(g), int(b)) for label, (r, g, b) in enumerate(lookup.reshape(-1, 3))}
 
 

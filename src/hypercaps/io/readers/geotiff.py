@@ -84,14 +84,14 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
         if None in nodata and masks == "none":
             _check_written(path, dataset, blocks)
         tags = BandTags(path, dataset, indexes)
-        info = tags.wavelengths()
+        waves, fwhm = tags.wavelengths() or (None, None)
         scale = np.array([scales[i - 1] for i in indexes], dtype=np.float64)
         offset = np.array([offsets[i - 1] for i in indexes], dtype=np.float64)
         if (scale == 1).all() and (factor := reflectance_factor(tags.envi, path)) is not None:
             scale = np.full(len(indexes), 1 / factor)
         if not (np.isfinite(scale) & (scale != 0) & np.isfinite(offset)).all():
             raise SceneError(
-                f"{path} gives a band a scale of 0 or an offset that is no number: correct it or get it again"
+                f"{path} gives a band a scale of 0 or an offset that is not a number: correct it or get it again"
             )
         one, block = len(indexes) == 1, dataset.block_shapes[indexes[0] - 1]
         return StoredRaster(
@@ -99,8 +99,8 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
             (dataset.height, dataset.width, len(indexes)),
             dtype,
             _taker(address or path, indexes, masks, blocks),
-            wavelengths=None if info is None else info.wavelengths,
-            fwhm=None if info is None else info.fwhm,
+            wavelengths=waves,
+            fwhm=fwhm,
             good=tags.good(),
             nodata=nodata,
             scale=None if (scale == 1).all() else scale,

@@ -76,8 +76,6 @@ def mosaic(tiles: list[StoredRaster]) -> Mosaic:
 
 
 class _Parts(NamedTuple):
-    """The tiles of a mosaic, and how they are combined."""
-
     tiles: tuple[StoredRaster, ...]
     windows: tuple[Window, ...]  # of each tile, in the mosaic
     dtype: np.dtype[Any]

@@ -25,7 +25,6 @@ class _ClassicVariable(Variable):
 
 
 def classic_arrays(path: Path) -> list[StoredArray]:
-    """The cubes and maps of a classic NetCDF file."""
     with path.open("rb") as file:
         if file.read(4) == CLASSIC_MARKS[2]:
             raise SceneError(f"{path} is NetCDF in the unsupported 64-bit data format (CDF-5): convert it to NetCDF-4")

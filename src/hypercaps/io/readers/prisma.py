@@ -49,11 +49,8 @@ def is_prisma(file: Hdf5) -> bool:
 
 
 def prisma_arrays(file: Hdf5) -> list[StoredArray]:
-    """The one cube of a PRISMA L2D product."""
     if f"{_SWATH}/VNIR_Cube" not in file.variables:
-        raise SceneError(
-            f"{file.path} is a PRISMA product, but not of level L2D with its VNIR and SWIR cubes: get the L2D product"
-        )
+        raise SceneError(f"{file.path} is a PRISMA product, but not of level L2D (VNIR and SWIR cubes): get that level")
     vnir, swir = _detector(file, "VNIR"), _detector(file, "SWIR")
     if vnir.cube.shape[::2] != swir.cube.shape[::2]:
         raise SceneError(
@@ -120,7 +117,6 @@ def _detector(file: Hdf5, name: str) -> _Detector:
 
 
 def _attribute(file: Hdf5, name: str, count: int) -> Floats:
-    """``count`` finite numbers of an attribute of the file."""
     numbers = file.attrs.get(name)
     if not isinstance(numbers, np.ndarray) or numbers.size != count or not np.isfinite(numbers).all():
         finite = "finite number" if count == 1 else "finite numbers"

@@ -30,7 +30,6 @@ def is_metadata(path: Path, head: bytes) -> bool:
 
 
 def image_of(metadata: Path) -> Path:
-    """The image that belongs to a product's metadata."""
     images = _matching_files(metadata, _METADATA, _IMAGE)
     if len(images) == 1:
         return images[0]

@@ -209,7 +209,6 @@ class _Directory:
         return tag in self.fields and self.fields[tag][0] in _INTEGERS
 
     def text(self, tag: int) -> bytes | None:
-        """A text field without its terminating zero."""
         kind, held, value = self.fields.get(tag, (0, 0, b""))
         return self._value(held, value).partition(b"\0")[0] if kind == _ASCII else None
 

@@ -82,9 +82,7 @@ class _ZarrVariable(Variable):
                 if size is None:
                     written[covered] = False
                 elif size > 2 * expected + (1 << 16):
-                    raise SceneError(
-                        f"{self.path} has a chunk of {size:,} bytes for {expected:,} of data: get it again"
-                    )
+                    raise SceneError(f"{self.path} has a chunk of {size:,} bytes for {expected:,}: get it again")
         return None if written.all() else written
 
 

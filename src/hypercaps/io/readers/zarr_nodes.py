@@ -140,7 +140,7 @@ def check_codecs(path: Path, key: str, metadata: Json, depth: int = 0) -> None:
             plain = name.removeprefix("numcodecs.") if isinstance(name, str) else None
             if plain not in _CODECS or depth > 2:
                 raise SceneError(
-                    f"{path} packs {key!r} with {name!s:.40}, which is not read: write it with zstd or gzip"
+                    f"{path} packs {key!r} with {name!s:.40}, which is not read: write it again with zstd or gzip"
                 )
             inner = codec.get("configuration") if isinstance(codec, dict) else None
             if isinstance(inner, dict):
