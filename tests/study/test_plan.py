@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hypercaps.errors import CatalogError, ModelError, StudyError
+from hypercaps.models.registry import get_method
 from hypercaps.study.study_file import builtin_studies, open_study
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +122,12 @@ def test_keys_are_those_of_the_published_results() -> None:
     settings = open_study(str(ROOT / "benchmarks" / "studies" / "indian-pines.toml")).settings()
     published = {run["key"] for run in json.loads((ROOT / "docs" / "results" / "results.json").read_text())}
     assert {setting.key for setting in settings if setting.seed == 0} <= published
+
+
+def test_the_key_of_recipe_best_does_not_depend_on_its_description() -> None:
+    key = "indian-pines_convcapsnet_best_5each_seed00_5f7ab4"
+    assert key in {setting.key for setting in open_study("few-labels").settings()}
+    assert "labels propagated over the scene" in get_method("convcapsnet").recipe("best").describe()
 
 
 def test_a_part_of_a_study(written: Path) -> None:

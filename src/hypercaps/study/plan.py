@@ -64,8 +64,8 @@ class Setting:
     def key(self) -> str:
         """The name of the run's files: readable, and different for every setting."""
         plan = self.method
-        recipe = get_method(plan.name).recipe(plan.recipe).describe()
-        details = [recipe, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
+        identity = get_method(plan.name).recipe(plan.recipe).identity()
+        details = [identity, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
         if self.guard is not None or (self.per_class is not None and self.split == "blocks"):
             details += [self.guard, self.train_share]
         digest = hashlib.sha256(json.dumps(details, sort_keys=True).encode()).hexdigest()[:6]
