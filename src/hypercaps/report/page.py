@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
-def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = None, **content: Any) -> str:
+def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = None, **content: object) -> str:
     """Fill a template of ``templates/``; every text is escaped."""
     environment = Environment(
         loader=PackageLoader("hypercaps", "report/templates"),

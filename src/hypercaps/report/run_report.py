@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hypercaps.data.json_records import from_json
 from hypercaps.data.tiling import thinning
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
@@ -33,7 +34,7 @@ class RunFolder:
     @staticmethod
     def read(path: Path) -> RunFolder:
         metrics = RunMetrics.from_json(json.loads((path / "metrics.json").read_text(encoding="utf-8")))
-        classes = ClassesRecord.from_json(json.loads((path / "classes.json").read_text(encoding="utf-8")))
+        classes = from_json(ClassesRecord, json.loads((path / "classes.json").read_text(encoding="utf-8")))
         map_file = path / "map.tif"
         return RunFolder(path, metrics, classes, look_at_map(map_file, LONGEST_SIDE) if map_file.exists() else None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,14 +92,6 @@ class ClassesRecord:
     mean_spectrum: list[float]  # of the scene that the model was trained on
     classes: list[ClassRecord]
     scene: SceneRecord
-
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> ClassesRecord:
-        classes = [
-            ClassRecord(**{**entry, "deletion": entry["deletion"] and Deletion(**entry["deletion"])})
-            for entry in content["classes"]
-        ]
-        return ClassesRecord(**{**content, "classes": classes, "scene": SceneRecord(**content["scene"])})
 
 
 def make_classes_record(model: TrainedModel, scene: Scene, labels: Labels, split: Split, caption: str) -> ClassesRecord:

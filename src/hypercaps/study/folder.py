@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.json_records import from_json
 from hypercaps.io.writers.atomic import write_json, write_npz
-from hypercaps.study.records import Record, from_json, read_record
+from hypercaps.study.records import Record, read_record
 
 
 class Classified(NamedTuple):

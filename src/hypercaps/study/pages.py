@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from hypercaps.data.labels import Legend
 from hypercaps.io import catalog
@@ -44,18 +43,17 @@ def write_study(out: Path) -> list[Path]:
     pages = {out / block.file: block.png for block in blocks if isinstance(block, Picture)}
     pages[out / "results.md"] = to_markdown(blocks).encode()
     pages[out / "results.html"] = to_html(blocks, log.title).encode()
-    documents = [record.to_json() for record in records]
-    rows = [{name: value for name, value in document.items() if name != "history"} for document in documents]
+    rows = [{name: value for name, value in record.to_json().items() if name != "history"} for record in records]
     write_json(out / "results.json", rows)
-    write_csv(out / "results.csv", CSV_KEYS, map(_csv_row, documents))
+    write_csv(out / "results.csv", CSV_KEYS, map(_csv_row, records))
     write_files(pages)
     return [out / "results.json", out / "results.csv", *pages]
 
 
-def _csv_row(document: dict[str, Any]) -> list[Any]:
-    structure = document["changed"]["structure"]
-    flat = document | {"structure": json.dumps(structure) if structure else None}
-    return [flat.get(name) for name in CSV_KEYS]
+def _csv_row(record: Record) -> list[object]:
+    structure = record.changed.structure
+    values = record.to_json() | {"structure": json.dumps(structure) if structure else None}
+    return [values[name] for name in CSV_KEYS]
 
 
 def study_document(records: Sequence[Record], log: StudyLog, load: Load) -> list[Block]:

@@ -14,7 +14,7 @@ from hypercaps.study.document import Table
 from hypercaps.study.folder import Classified
 from hypercaps.study.groups import Column, Groups, scene_title
 from hypercaps.study.label_budget import LabelBudget
-from hypercaps.study.tables import MISSING
+from hypercaps.study.tables import text_or_dash
 
 MIN_SEEDS = 6  # with five, even five wins of five have p = 0.06
 
@@ -109,8 +109,8 @@ def paired_table(results: Sequence[PairedTest]) -> Table | None:
             str(len(result.seeds)),
             f"{round(result.median_difference, 2) + 0.0:+.2f}",
             _p_text(result.wilcoxon_p),
-            MISSING if result.only_a is None else f"{result.only_a:,}",
-            MISSING if result.only_b is None else f"{result.only_b:,}",
+            text_or_dash(result.only_a, ","),
+            text_or_dash(result.only_b, ","),
             _p_text(result.mcnemar_p),
         ]
         for result in results
@@ -121,6 +121,4 @@ def paired_table(results: Sequence[PairedTest]) -> Table | None:
 
 
 def _p_text(p: float | None) -> str:
-    if p is None:
-        return MISSING
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p is not None and p < 0.001 else text_or_dash(p, ".3f")

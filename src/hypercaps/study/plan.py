@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hypercaps.errors import CatalogError, StudyError
 from hypercaps.io import catalog
@@ -41,7 +41,7 @@ class MethodPlan:
     recipe: str
     epochs: int | None = None
     batch_size: int | None = None
-    structure: Mapping[str, Any] = field(default_factory=dict)
+    structure: Mapping[str, object] = field(default_factory=dict)
     repeats: int | None = None  # None: the study's
     train_shares: tuple[float, ...] | None = None  # None: the study's
 

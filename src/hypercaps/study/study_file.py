@@ -9,9 +9,10 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hypercaps.errors import StudyError
 from hypercaps.io import catalog
@@ -19,14 +20,11 @@ from hypercaps.io.paths import exists
 from hypercaps.models.registry import get_method
 from hypercaps.study.plan import MethodPlan, SceneSource, Study, unique
 
-_STUDY_KEYS = {
-    "title", "about", "scenes", "train_shares", "val_share", "repeats", "methods", "splits", "block", "guard",
-    "per_class",
-}  # fmt: skip
-_METHOD_KEYS = {"recipe", "epochs", "batch_size", "structure", "repeats", "train_shares"}
-_SCENE_KEYS = {"name", "cube", "labels", "class_field"}
 T = TypeVar("T")
-TomlTable = Mapping[str, Any]
+TomlTable = Mapping[str, object]
+# The keys of a table are the fields of what it describes; studies and methods have their names elsewhere.
+_STUDY_KEYS, _METHOD_KEYS = ({each.name for each in fields(kind)} - {"name"} for kind in (Study, MethodPlan))
+_SCENE_KEYS = {each.name for each in fields(SceneSource)}
 
 
 def builtin_studies() -> list[str]:
@@ -81,13 +79,14 @@ def _study(name: str, document: TomlTable, source: str, folder: Path) -> Study:
     )
 
 
-def _method_plan(name: str, plan: Any, source: str) -> MethodPlan:
+def _method_plan(name: str, plan: object, source: str) -> MethodPlan:
     plan = _expect(plan, dict, f"{source}: methods.{name} must be a table")
     _check_keys(plan, _METHOD_KEYS, f"{source}: methods.{name}")
     recipe = get_method(name).recipe(plan.get("recipe"))
     counts = {
-        key: None if plan.get(key) is None else _count(plan[key], f"methods.{name}.{key}", source)
+        key: _count(plan[key], f"methods.{name}.{key}", source)
         for key in ("epochs", "batch_size", "repeats")
+        if key in plan
     }
     for key in ("epochs", "batch_size"):
         if not recipe.has_epochs and key in plan:
@@ -97,28 +96,21 @@ def _method_plan(name: str, plan: Any, source: str) -> MethodPlan:
         json.dumps(structure)
     except (TypeError, ValueError) as error:
         raise StudyError(f"{source}: methods.{name}.structure has an unsupported value ({error})") from error
-    return MethodPlan(
-        name=name,
-        recipe=recipe.name,
-        structure=structure,
-        train_shares=_shares(plan["train_shares"], source) if "train_shares" in plan else None,
-        **counts,
-    )
+    shares = _shares(plan["train_shares"], source) if "train_shares" in plan else None
+    return MethodPlan(name, recipe.name, structure=structure, train_shares=shares, **counts)
 
 
-def _scenes(scenes: list[Any], source: str, folder: Path) -> tuple[SceneSource, ...]:
-    sources = [
-        SceneSource.public(scene) if isinstance(scene, str) else _scene_from_files(scene, source, folder)
-        for scene in scenes
-    ]
-    names = [scene.name for scene in sources]
-    for name in names:
-        if names.count(name) > 1:
-            raise StudyError(f"{source} has two scenes named {name!r}: give each its own name")
-    return tuple(sources)
+def _scenes(scenes: list[object], source: str, folder: Path) -> tuple[SceneSource, ...]:
+    sources: dict[str, SceneSource] = {}
+    for scene in scenes:
+        opened = SceneSource.public(scene) if isinstance(scene, str) else _scene_from_files(scene, source, folder)
+        if opened.name in sources:
+            raise StudyError(f"{source} has two scenes named {opened.name!r}: give each its own name")
+        sources[opened.name] = opened
+    return tuple(sources.values())
 
 
-def _scene_from_files(scene: Any, source: str, folder: Path) -> SceneSource:
+def _scene_from_files(scene: object, source: str, folder: Path) -> SceneSource:
     table = _expect(scene, dict, f"{source}: a scene is a name, or a table with name, cube and labels")
     _check_keys(table, _SCENE_KEYS, f"{source}: scenes")
     if not all(isinstance(table.get(key), str) and table[key] for key in ("name", "cube", "labels")):
@@ -157,25 +149,25 @@ def _check_keys(table: TomlTable, allowed: set[str], source: str) -> None:
             raise StudyError(f"{source} has an unknown key {key!r}: use one of {', '.join(sorted(allowed))}")
 
 
-def _expect(value: Any, kind: type[T], message: str) -> T:
+def _expect(value: object, kind: type[T], message: str) -> T:
     if not isinstance(value, kind):
         raise StudyError(message)
     return value
 
 
-def _count(value: Any, name: str, source: str) -> int:
+def _count(value: object, name: str, source: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise StudyError(f"{source}: {name} is {value!r}: give a whole number of 1 or more")
     return value
 
 
-def _share(value: Any, source: str) -> float:
+def _share(value: object, source: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
         raise StudyError(f"{source}: {value!r} is not a share: give a number from 0 to 1")
     return float(value)
 
 
-def _shares(values: Any, source: str) -> tuple[float, ...]:
+def _shares(values: object, source: str) -> tuple[float, ...]:
     shares = _expect(values, list, f"{source}: train_shares must be a list such as [0.2, 0.1]")
     if not shares:
         raise StudyError(f"{source}: train_shares is empty: give at least one share")
@@ -184,7 +176,7 @@ def _shares(values: Any, source: str) -> tuple[float, ...]:
     return tuple(_share(value, source) for value in shares)
 
 
-def _splits(values: Any, source: str) -> tuple[str, ...]:
+def _splits(values: object, source: str) -> tuple[str, ...]:
     names = _expect(values, list, f"{source}: splits must be a list such as ['random', 'blocks']")
     if not names or not all(name in ("random", "blocks") for name in names):
         raise StudyError(f"{source}: splits are {names!r}: give 'random', 'blocks' or both")
