@@ -15,6 +15,7 @@ from hypercaps.data.splits import Split
 from hypercaps.inference.attribution import Deletion
 from hypercaps.inference.explain import Explanation, can_explain, evenly, explain_pixels
 from hypercaps.inference.model import TrainedModel
+from hypercaps.report.figure import hex_color
 from hypercaps.training.patches import read_pixels
 
 MOST_PIXELS = 200  # whose spectra represent a class
@@ -116,7 +117,7 @@ def _class_record(signature: Signature, counts: Sequence[int]) -> ClassRecord:
     return ClassRecord(
         label=entry.label,
         name=entry.name,
-        color="#{:02x}{:02x}{:02x}".format(*entry.color),
+        color=hex_color(entry.color),
         pixels=signature.pixels,
         spectrum=signature.mean.tolist() if signature.pixels else None,
         spread=signature.spread.tolist() if signature.pixels else None,

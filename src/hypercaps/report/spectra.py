@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,14 @@ _GAP = 6.0  # between the two
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """The common horizontal axis."""
 
     unit: str  # "nm" or "band"
     ticks: tuple[str, ...]  # first, middle, last
 
 
-@dataclass(frozen=True)
-class Bars:
+class Bars(NamedTuple):
     """Band attribution of a class."""
 
     positive: str  # path of the bars for the class
@@ -35,8 +33,7 @@ class Bars:
     top: str  # up to three bands of highest attribution
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A class: its record and the paths of its drawing."""
 
     entry: ClassRecord
@@ -54,8 +51,7 @@ class Drawing:
         return self.ticks_y + 8
 
 
-@dataclass(frozen=True)
-class _Scale:
+class _Scale(NamedTuple):
     """From band positions and values to SVG coordinates."""
 
     x: Floats  # (bands,)

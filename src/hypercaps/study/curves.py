@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hypercaps.report.plots import learning_picture
 from hypercaps.study.document import Table
 from hypercaps.study.groups import Groups, Stat, scene_title
 from hypercaps.study.tables import ours_text
@@ -19,8 +18,7 @@ def learning_curves(groups: Groups) -> Curves:
             continue
         split = budget.split if budget.block is None else f"{budget.split} of {budget.block}"
         for column in columns:
-            stat = column.stat("oa")
-            if stat is not None:
+            if stat := column.stat("oa"):
                 curves.setdefault(split, {}).setdefault(column.label, {})[budget.per_class] = stat
     return dict(sorted(curves.items(), key=lambda item: item[0] != "random"))
 
@@ -38,14 +36,4 @@ def curve_table(scene: str, curves: Curves) -> Table:
         ["Method", "Split", *map(str, numbers)],
         rows,
         "In percent: median of the runs (lowest–highest).",
-    )
-
-
-def curve_picture(curves: Curves) -> bytes:
-    """The learning curves as a PNG, one panel per split."""
-    return learning_picture(
-        {
-            split: {label: {n: (s.median, s.low, s.high) for n, s in stats.items()} for label, stats in methods.items()}
-            for split, methods in curves.items()
-        }
     )

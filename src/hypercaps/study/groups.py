@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypercaps.io import catalog
 from hypercaps.models.registry import METHODS
@@ -17,8 +17,7 @@ from hypercaps.study.records import FinishedRun, Record, RunRecord
 METHOD_ORDER = ("rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "c-cnn", "capsnet", "convcapsnet")  # the paper's
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """A figure over the repeats."""
 
     median: float

@@ -14,8 +14,8 @@ from hypercaps.data.labels import Legend
 from hypercaps.io import catalog
 from hypercaps.io.writers.atomic import write_csv, write_files, write_json
 from hypercaps.report.map_pictures import Panel, maps_picture
-from hypercaps.report.plots import convergence_picture
-from hypercaps.study.curves import curve_picture, curve_table, learning_curves
+from hypercaps.report.plots import convergence_picture, learning_picture
+from hypercaps.study.curves import curve_table, learning_curves
 from hypercaps.study.document import Block, Heading, Picture, Table, Text, to_html, to_markdown
 from hypercaps.study.folder import StudyFolder, StudyLog
 from hypercaps.study.groups import Column, Groups, group_runs, scene_title
@@ -95,7 +95,7 @@ def _scene_blocks(scene: str, groups: Groups, load: Load) -> Iterator[Block]:
     if curves:
         yield curve_table(scene, curves)
         title = f"OA by the number of labels per class, median and range of the runs: {scene_title(scene)}"
-        yield Picture(_file_name("learning", scene), title, curve_picture(curves))
+        yield Picture(_file_name("learning", scene), title, learning_picture(curves))
     for (_, budget), columns in groups.items():
         yield Heading(3, f"{budget.text} for training")
         yield summary_table(scene, budget, columns)

@@ -114,11 +114,7 @@ class Study:
         return (self.block, self.guard) if split == "blocks" else (None, None)
 
     def only(
-        self,
-        *,
-        methods: Sequence[str] | None = None,
-        scenes: Sequence[str] | None = None,
-        repeats: int | None = None,
+        self, *, methods: Sequence[str] | None = None, scenes: Sequence[str] | None = None, repeats: int | None = None
     ) -> Study:
         """The study with these methods and scenes; registered ones that are not part of it are added."""
         study = self

@@ -95,7 +95,7 @@ def run_study(
     try:
         with _local_cluster(workers, len(to_do)) if cluster is None else nullcontext(cluster) as pool:
             if pool is None:
-                do_runs(to_do, folder, deadline=deadline, on_done=note, on_progress=callbacks.on_progress)
+                do_runs(to_do, folder, deadline, note, callbacks.on_progress)
             else:
                 do_runs_on(pool, to_do, folder, data=data, deadline=deadline, on_done=note)
     finally:  # Ctrl-C included

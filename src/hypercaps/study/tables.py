@@ -212,17 +212,10 @@ def _ratio_row(scene: str, budget: LabelBudget, large: Column, small: Column) ->
 
 def failed_table(records: Iterable[Record]) -> Table | None:
     """The runs without a result, with the error of each."""
-    failed = sorted((record for record in records if isinstance(record, FailedRun)), key=sort_key)
-    rows = [
-        [
-            scene_title(run.scene),
-            method_title(run.method),
-            LabelBudget.of(run).short,
-            str(run.seed),
-            run.error or "no error message",
-        ]
-        for run in failed
-    ]
+    rows = []
+    for run in sorted((record for record in records if isinstance(record, FailedRun)), key=sort_key):
+        setting = [scene_title(run.scene), method_title(run.method), LabelBudget.of(run).short, str(run.seed)]
+        rows.append([*setting, run.error or "no error message"])
     return Table("Failed runs", ["Scene", "Method", "Labels", "Seed", "Error"], rows) if rows else None
 
 
