@@ -222,6 +222,7 @@ def test_few_labels_uses_both_splits_with_one_guard_for_all_methods() -> None:
         ("per_class = [0]", "per_class is 0"),
         ("per_class = 5", "per_class must be a list"),
         ("per_class = [5]\ntrain_shares = [0.1, 0.2]", "per_class replaces the train shares"),
+        ("per_class = [5]\ntrain_shares = 0.1", "train_shares must be a list"),
     ],
 )
 def test_invalid_settings_of_the_split_are_refused(tmp_path: Path, line: str, match: str) -> None:

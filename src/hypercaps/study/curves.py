@@ -31,9 +31,6 @@ def curve_table(scene: str, curves: Curves) -> Table:
         for split, methods in curves.items()
         for label, stats in methods.items()
     ]
-    return Table(
-        f"Learning curve: {scene_title(scene)}, OA by the number of labels per class",
-        ["Method", "Split", *map(str, numbers)],
-        rows,
-        "In percent: median of the runs (lowest–highest).",
-    )
+    title = f"Learning curve: {scene_title(scene)}, OA by the number of labels per class"
+    head = ["Method", "Split", *map(str, numbers)]
+    return Table(title, head, rows, "In percent: median of the runs (lowest–highest).")

@@ -46,10 +46,6 @@ class Column:
         return f"{self.title} ({self.note})" if self.note else self.title
 
     @property
-    def runs(self) -> str:
-        return f"{len(self.records)} run{'s' if len(self.records) > 1 else ''}"
-
-    @property
     def trained(self) -> str:
         """How the runs were trained, in words."""
         epochs = self.records[0].recipe_epochs

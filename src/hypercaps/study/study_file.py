@@ -39,10 +39,10 @@ def open_study(name_or_path: str) -> Study:
         return _study(name_or_path, tomllib.loads(text), name_or_path, Path())
     path = Path(name_or_path).expanduser()
     if not path.is_file():
-        close = difflib.get_close_matches(name_or_path, builtin_studies(), n=1)
+        names = builtin_studies()
+        close = difflib.get_close_matches(name_or_path, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        names = ", ".join(builtin_studies())
-        raise StudyError(f"there is no study {name_or_path!r}: give a TOML file, or one of {names}{hint}")
+        raise StudyError(f"there is no study {name_or_path!r}: give a TOML file, or one of {', '.join(names)}{hint}")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -58,18 +58,17 @@ def _study(name: str, document: TomlTable, source: str, folder: Path) -> Study:
     if not methods or not scenes:
         raise StudyError(f"{source} has no {'method' if not methods else 'scene'}: a study needs at least one")
     per_class = _expect(document.get("per_class", []), list, f"{source}: per_class must be a list such as [5, 10]")
-    tables = [*methods.values(), document] if per_class else []
-    if any(len(table.get("train_shares", ())) > 1 for table in tables if isinstance(table, dict)):
-        raise StudyError(
-            f"{source}: per_class replaces the train shares: give one share, that of the blocks for training"
-        )
+    plans = tuple(_method_plan(method, plan, source) for method, plan in methods.items())
+    shares = _shares(document.get("train_shares", [0.2]), source)
+    if per_class and any(len(each or ()) > 1 for each in (shares, *(plan.train_shares for plan in plans))):
+        raise StudyError(f"{source}: per_class replaces the train shares: give one, that of the blocks for training")
     return Study(
         name=name,
         title=str(document.get("title", name)),
         about=str(document.get("about", "")),
         scenes=_scenes(scenes, source, folder),
-        methods=tuple(_method_plan(method, plan, source) for method, plan in methods.items()),
-        train_shares=_shares(document.get("train_shares", [0.2]), source),
+        methods=plans,
+        train_shares=shares,
         val_share=_share(document.get("val_share", 0.1), source),
         repeats=_count(document.get("repeats", 1), "repeats", source),
         splits=_splits(document.get("splits", ["random"]), source),
@@ -83,11 +82,8 @@ def _method_plan(name: str, plan: object, source: str) -> MethodPlan:
     plan = _expect(plan, dict, f"{source}: methods.{name} must be a table")
     _check_keys(plan, _METHOD_KEYS, f"{source}: methods.{name}")
     recipe = get_method(name).recipe(plan.get("recipe"))
-    counts = {
-        key: _count(plan[key], f"methods.{name}.{key}", source)
-        for key in ("epochs", "batch_size", "repeats")
-        if key in plan
-    }
+    given = [key for key in ("epochs", "batch_size", "repeats") if key in plan]
+    counts = {key: _count(plan[key], f"methods.{name}.{key}", source) for key in given}
     for key in ("epochs", "batch_size"):
         if not recipe.has_epochs and key in plan:
             raise StudyError(f"{source}: {name} is not trained in epochs and has no {key}: leave it out")

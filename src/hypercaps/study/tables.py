@@ -134,7 +134,8 @@ def _class_table(title: str, scene: str, budget: LabelBudget, columns: Sequence[
 def _class_columns(scene: str, column: Column, paper: PaperResult | None, labels: list[int]) -> list[Cells]:
     """A method's columns in a table of classes: ours, between the paper's and the difference where it has figures."""
     stats = [column.class_stat(label) for label in labels] + [column.stat(name) for name in SCORES]
-    head = f"{column.title}, ours ({'; '.join(filter(None, (column.runs, column.note)))})"
+    runs, note = len(column.records), f"; {column.note}" if column.note else ""
+    head = f"{column.title}, ours ({runs} run{'s' if runs > 1 else ''}{note})"
     ours = (head, [*map(ours_text, stats), seconds_text(column.seconds)])
     if paper is None:
         return [ours]
