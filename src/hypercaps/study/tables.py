@@ -19,8 +19,6 @@ SMALL_SHARES = (0.10, 0.05)
 MISSING = "–"
 PAPER_SECONDS = ",.0f"  # the paper gives whole seconds
 SCORES = {"oa": "OA", "aa": "AA", "kappa": "kappa"}  # names in RunRecord and PaperResult, and their titles
-
-
 Cells = tuple[str, list[str]]  # a column of a table: its head and its cells
 
 
