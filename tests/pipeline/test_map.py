@@ -26,6 +26,8 @@ from hypercaps.pipeline.map_context import map_legend, unsure_label
 from hypercaps.pipeline.requests import MEMORY, MapRequest
 from support.scenes import make_cube
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 SCENE = replace(
     Scene.from_array(make_cube(rows=70, cols=52)[0], name="made"),
     crs="EPSG:32633",

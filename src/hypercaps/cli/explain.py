@@ -14,7 +14,6 @@ from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain
 from hypercaps.cli.values import STDOUT, open_cube, set_threads, with_bands_of
 from hypercaps.errors import SceneError
-from hypercaps.io.inputs import input_files
 
 if TYPE_CHECKING:
     from hypercaps.inference.explain import Explanation
@@ -43,6 +42,7 @@ def explain(
     """
     from hypercaps.classifier import load_model
     from hypercaps.inference.explain import explain_at, explain_class, find_class
+    from hypercaps.io.inputs import input_files
 
     _check_outputs(out, json_file, input_files(model, scene, wavelengths))
     if at is None and class_name is None:
