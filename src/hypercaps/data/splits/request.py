@@ -149,15 +149,14 @@ class SplitDescription:
         """The kind as a user names it: random for ``share`` and ``per-class``."""
         return "random" if self.kind in ("share", "per-class") else self.kind
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The keys of a model file's ``split``, without those that are not recorded."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> SplitDescription:
+    def from_json(cls, record: Mapping[str, object]) -> SplitDescription:
         """Read ``to_json``'s record; older files lack some keys, and unknown keys are ignored."""
-        names = {field.name for field in fields(cls)}
-        values = {name: value for name, value in record.items() if name in names and value is not None}
+        values: Any = {f.name: record[f.name] for f in fields(cls) if record.get(f.name) is not None}
         for name, value in values.items():
             if name != "seed" and not isinstance(value, str if name in _TEXT else (int, float)):
                 raise TypeError(f"its split has the {name} {value!r}")

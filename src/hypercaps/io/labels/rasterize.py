@@ -22,9 +22,10 @@ from rasterio.crs import CRS
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.warp import transform as transform_points
 
+from hypercaps.data.scene import MapGrid
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError
-from hypercaps.io.labels.regrid import PixelGrid, crs_name
+from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.labels.vector_file import Box, Geometries
 
 Ints = npt.NDArray[np.intp]
@@ -65,12 +66,13 @@ class RasterizedFeatures:
     empty: int  # number of polygons that contain no pixel centre
 
 
-def bounding_box(grid: PixelGrid, crs: str) -> Box | None:
+def bounding_box(grid: MapGrid, crs: str) -> Box | None:
     """The bounding box of a grid in another coordinate system, with a margin; None where it can't be transformed."""
     rows, cols = grid.shape
     along = np.linspace(0, 1, _EDGE)
     col = np.concatenate([along, along, 0 * along, 0 * along + 1]) * cols
     row = np.concatenate([0 * along, 0 * along + 1, along, along]) * rows
+    assert grid.transform is not None
     a, b, c, d, e, f = grid.transform
     x, y = _to_crs(a * col + b * row + c, d * col + e * row + f, grid.crs, crs)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -79,7 +81,7 @@ def bounding_box(grid: PixelGrid, crs: str) -> Box | None:
     return x.min() - width / 8, y.min() - height / 8, x.max() + width / 8, y.max() + height / 8
 
 
-def features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, file: str) -> FeaturesOnGrid:
+def features_to_grid(geometries: Geometries, crs: str | None, grid: MapGrid, file: str) -> FeaturesOnGrid:
     """Transform features into columns and rows of a grid, without those that lie outside it."""
     import shapely
 
@@ -91,7 +93,7 @@ def features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, f
         raise LabelsError(f"{file} holds a geometry that can't be used ({reason}): repair it in a GIS") from cause
 
 
-def _features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, file: str) -> FeaturesOnGrid:
+def _features_to_grid(geometries: Geometries, crs: str | None, grid: MapGrid, file: str) -> FeaturesOnGrid:
     import shapely
 
     with_geometry = ~(shapely.is_missing(geometries) | shapely.is_empty(geometries))
@@ -112,6 +114,7 @@ def _features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, 
             shapes = shapely.segmentize(shapes, max(box[2] - box[0], box[3] - box[1]) / 256)
         x, y = shapely.get_coordinates(shapes).T
         shapes = _with_coordinates(shapes, *_to_crs(x, y, crs, grid.crs))
+    assert grid.transform is not None
     a, b, c, d, e, f = tuple(~rasterio.Affine(*grid.transform))[:6]
     x, y = shapely.get_coordinates(shapes).T
     shapes = _with_coordinates(shapes, a * x + b * y + c, d * x + e * y + f)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +22,6 @@ from hypercaps.errors import LabelsError, SceneError, warn_data
 from hypercaps.io.raster import StoredRaster
 
 _SAME = 0.01  # pixels: grids that differ by less are equal but for rounding
-
-
-class PixelGrid(NamedTuple):
-    """A georeferenced pixel grid."""
-
-    crs: str | None
-    transform: Affine
-    shape: tuple[int, int]  # rows, columns
-
-
-def map_grid(scene: Scene) -> PixelGrid | None:
-    """The grid of a scene's maps: its own, or that of its lookup table; None if it is not georeferenced."""
-    if scene.lookup is not None:
-        return PixelGrid(scene.lookup.crs, scene.lookup.transform, scene.lookup.shape)
-    return None if scene.transform is None else PixelGrid(scene.crs, scene.transform, scene.shape[:2])
 
 
 def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels:
@@ -58,9 +43,9 @@ def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -
 
     Returns the same array if it is on the scene's grid, or if neither the raster nor the scene is georeferenced.
     """
-    grid = map_grid(scene)
-    check_georeference(raster, grid, scene)
-    if grid is None or grid.crs is None or raster.crs is None or raster.transform is None:
+    grid = scene.map_grid
+    check_georeference(raster, scene)
+    if grid.crs is None or grid.transform is None or raster.crs is None or raster.transform is None:
         return array  # its size is compared with the scene's later
     source, target = CRS.from_user_input(raster.crs), CRS.from_user_input(grid.crs)
     shape = (array.shape[0], array.shape[1])
@@ -82,13 +67,13 @@ def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -
     return resampled if scene.lookup is None else grid_to_swath(resampled, scene.lookup, scene.shape[:2])
 
 
-def check_georeference(raster: StoredRaster, grid: PixelGrid | None, scene: Scene) -> None:
+def check_georeference(raster: StoredRaster, scene: Scene) -> None:
     """Refuse a raster with a coordinate system for a scene without one, and vice versa.
 
     Formats without georeference (.mat, .npy) are not checked: their pixels are those of the scene.
     """
     raster_crs = raster.crs if raster.transform is not None else None
-    scene_crs = None if grid is None else grid.crs
+    scene_crs = scene.map_grid.crs if scene.map_grid.transform is not None else None
     if raster_crs and not scene_crs:
         raise LabelsError(_one_sided(raster.path, f"scene {scene.name!r}", raster_crs))
     if scene_crs and not raster_crs:

@@ -11,13 +11,13 @@ from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
 from hypercaps.data.labels import Labels, Legend
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import MapGrid, Scene
 from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.class_field import as_texts, choose_fields, make_classes
 from hypercaps.io.labels.merge import LabelFile, overlap_message
 from hypercaps.io.labels.qml import find_style
 from hypercaps.io.labels.rasterize import FeaturesOnGrid, RasterizedFeatures, bounding_box, features_to_grid, rasterize
-from hypercaps.io.labels.regrid import PixelGrid, crs_name, grid_to_swath, groups_to_swath, map_grid
+from hypercaps.io.labels.regrid import crs_name, grid_to_swath, groups_to_swath
 from hypercaps.io.labels.vector_file import Features, VectorLayer, layer_names, open_layer, read_features
 
 
@@ -65,16 +65,16 @@ def vector_mask(path: Path, driver: str, layer_name: str | None, scene: Scene) -
     return np.asarray(inside)
 
 
-def check_grid(layer: VectorLayer, scene: Scene) -> PixelGrid:
+def check_grid(layer: VectorLayer, scene: Scene) -> MapGrid:
     """The grid to rasterize a layer onto; refused if only one of layer and scene has a coordinate system."""
-    grid = map_grid(scene)
+    grid = scene.map_grid
     try:
         CRS.from_user_input(layer.crs or "EPSG:4326")
     except CRSError:
         raise LabelsError(
             f"{layer.path} has a coordinate system that can't be read: assign it again in a GIS"
         ) from None
-    if grid is None or (grid.crs is None and layer.crs is not None):
+    if grid.transform is None or (grid.crs is None and layer.crs is not None):
         raise LabelsError(
             f"{layer.path} lies in {_named(layer.crs)} but scene {scene.name!r} has no coordinate system: give the "
             "scene one, or give a raster of its size"
@@ -91,7 +91,7 @@ def check_grid(layer: VectorLayer, scene: Scene) -> PixelGrid:
     return grid
 
 
-def read_near(layer: VectorLayer, fields: list[str], grid: PixelGrid) -> Features:
+def read_near(layer: VectorLayer, fields: list[str], grid: MapGrid) -> Features:
     """All features of a layer, or, of a large file, those around the grid."""
     if layer.features == 0:
         raise LabelsError(
