@@ -140,14 +140,16 @@ def get_scene(name: str) -> CatalogScene:
         range_nm=tuple(entry["range_nm"]),
         legend=Legend(tuple(LegendEntry(label, text, parse_color(color)) for label, text, color in entry["classes"])),
         files={part: PublicFile(**entry[part]) for part in _PARTS},
-        wavelengths=_wavelengths(entry["wavelengths"], entry["dropped_bands"]) if "wavelengths" in entry else None,
+        wavelengths=_wavelengths(entry.get("wavelengths"), entry.get("dropped_bands", ())),
         package=package.get("package"),
         package_files={part: PublicFile(**package[part]) for part in _PARTS if package},
     )
 
 
-def _wavelengths(sensor: str, dropped: Sequence[str]) -> tuple[float, ...]:
+def _wavelengths(sensor: str | None, dropped: Sequence[str]) -> tuple[float, ...] | None:
     """The sensor's wavelengths without the bands that were dropped from the file."""
+    if sensor is None:
+        return None
     gone = set()
     for span in dropped:  # "104-108" or "220", counted from 1
         first, _, last = span.partition("-")
@@ -178,8 +180,7 @@ def _in_cache(file: PublicFile) -> Path | None:
 
 
 def _first_intact(file: PublicFile, candidates: list[Path]) -> Path:
-    """The first candidate with the expected checksum, which is the published one or the pinned one."""
-    expected = file.sha256 or _pinned(file)
+    expected = _expected_sha256(file)
     try:
         for path in candidates:
             if not expected or file_sha256(path) == expected:
@@ -195,20 +196,21 @@ def _first_intact(file: PublicFile, candidates: list[Path]) -> Path:
 
 
 def _pin_file(file: PublicFile) -> Path:
+    """Holds the checksum of the first download of a file without a published one."""
     return cache_folder() / f"{file.name}.sha256"
 
 
-def _pinned(file: PublicFile) -> str:
-    """The checksum of the first download, kept beside a file without a published one."""
+def _expected_sha256(file: PublicFile) -> str:
+    """The published checksum, or the pinned one; empty before the first download."""
     pin = _pin_file(file)
-    return pin.read_text().strip() if pin.is_file() else ""
+    return file.sha256 or (pin.read_text().strip() if pin.is_file() else "")
 
 
 def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
     import pooch
     import requests
 
-    expected = file.sha256 or _pinned(file) or None
+    expected = _expected_sha256(file)
     bar: Any = progress(file.name, file.bytes) if progress else False
     pooch.get_logger().setLevel("WARNING")
     by_hand = f"get {file.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
@@ -244,5 +246,3 @@ def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
             "now on"
         )
     return path
-
-

@@ -185,16 +185,13 @@ def labels_from(raster: StoredRaster) -> Labels:
     # NaN that is not nodata is kept, for Labels to refuse.
     unlabelled = ~valid if any(value is not None for value in raster.nodata) else ~valid & np.isfinite(stored)
     numbers = np.where(unlabelled, stored.dtype.type(0), stored)[:, :, 0]  # (rows, columns)
-    legend = Legend(
-        tuple(
-            LegendEntry(
-                label, raster.names.get(label, f"class {label}"), raster.colors.get(label, default_color(label - 1))
-            )
-            for label in sorted({*raster.names, *raster.colors})
-            if label > 0
-        )
-    )
-    return Labels.from_array(numbers, legend, name=raster.path.stem)
+    names, colors = raster.names, raster.colors
+    entries = [
+        LegendEntry(label, names.get(label, f"class {label}"), colors.get(label, default_color(label - 1)))
+        for label in sorted({*names, *colors})
+        if label > 0
+    ]
+    return Labels.from_array(numbers, Legend(tuple(entries)), name=raster.path.stem)
 
 
 def ranges(numbers: Iterable[int]) -> str:

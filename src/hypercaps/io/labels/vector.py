@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +39,7 @@ def vector_labels(
     classes = make_classes(all_texts, fields, columns, style, str(path))
     on_grid = features_to_grid(features.geometries, layer.crs, grid, str(path))
     numbers = np.array([classes.numbers.get(text, 0) for text in texts], dtype=np.int64)  # (features,)
-    raster = rasterize(on_grid.pieces, numbers, grid.shape)
+    raster = rasterize(on_grid, numbers, grid.shape)
     _warn_unused(path.name, on_grid, raster, classes.legend, without_class=int((numbers == 0).sum()))
     array, groups = raster.labels, raster.groups
     if scene.lookup is not None:
@@ -59,7 +58,7 @@ def vector_mask(path: Path, driver: str, layer_name: str | None, scene: Scene) -
     grid = check_grid(layer, scene)
     geometries = read_near(layer, [], grid).geometries
     on_grid = features_to_grid(geometries, layer.crs, grid, str(path))
-    inside = rasterize(on_grid.pieces, np.ones(geometries.size, dtype=np.int64), grid.shape).labels > 0
+    inside = rasterize(on_grid, np.ones(geometries.size, dtype=np.int64), grid.shape).labels > 0
     if scene.lookup is not None:  # a swath pixel is inside if most of its grid pixels are
         inside = grid_to_swath(np.where(inside, 1, 2).astype(np.int16), scene.lookup, scene.shape[:2]) == 1
     return np.asarray(inside)
@@ -101,15 +100,13 @@ def read_near(layer: VectorLayer, fields: list[str], grid: MapGrid) -> Features:
     return read_features(layer, fields, within=within)
 
 
-def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str, Any]:
+def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str, object]:
     """Format, layers and fields of a vector file, as JSON."""
-    layers = layer_names(path, driver)
+    about: dict[str, object] = {"format": driver, "layers": (layers := layer_names(path, driver))}
     if layer_name is None and len(layers) > 1:
-        return {"format": driver, "layers": layers}
+        return about
     layer = open_layer(path, driver, layer_name)
-    return {
-        "format": driver,
-        "layers": layers,
+    return about | {
         "layer": layer.name,
         "geometry": layer.geometry,
         "features": layer.features,
@@ -126,25 +123,21 @@ def _warn_unused(
     name: str, on_grid: FeaturesOnGrid, raster: RasterizedFeatures, legend: Legend, *, without_class: int
 ) -> None:
     """Warn of features that were left out or changed."""
-    if on_grid.without_geometry:
-        warn_data(f"{name}: {_count(on_grid.without_geometry, 'feature')} without a geometry left out")
-    if without_class:
-        warn_data(f"{name}: {_count(without_class, 'feature')} without a class left out")
-    if on_grid.repaired:
-        pronoun = "itself" if on_grid.repaired == 1 else "themselves"
-        warn_data(f"{name}: {_count(on_grid.repaired, 'polygon')} that intersected {pronoun} repaired")
-    if raster.empty:
-        warn_data(f"{name}: {_count(raster.empty, 'polygon')} too small to contain the centre of a pixel left out")
+    pronoun = "itself" if on_grid.repaired == 1 else "themselves"
+    for number, noun, text in (
+        (on_grid.without_geometry, "feature", "without a geometry left out"),
+        (without_class, "feature", "without a class left out"),
+        (on_grid.repaired, "polygon", f"that intersected {pronoun} repaired"),
+        (raster.empty, "polygon", "too small to contain the centre of a pixel left out"),
+    ):
+        if number:
+            warn_data(f"{name}: {number:,} {noun}{'' if number == 1 else 's'} {text}")
     if raster.overlaps:
         warn_data(overlap_message(raster.overlaps, legend, "features", name))
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _nothing_labelled(layer: VectorLayer, on_grid: FeaturesOnGrid, raster: RasterizedFeatures, scene: Scene) -> str:
-    if on_grid.pieces.shapes.size == 0:
+    if on_grid.shapes.size == 0:
         return f"no feature of {layer.path} lies in scene {scene.name!r}: give labels of the same place"
     if raster.overlaps:
         return f"all features of {layer.path} in scene {scene.name!r} overlap with other classes: correct them"

@@ -189,7 +189,7 @@ def _agree(boxes: npt.NDArray[np.float64], bounds: npt.NDArray[np.float64]) -> b
     return bool(np.allclose(boxes[both], bounds[both], rtol=1e-9, atol=1e-9))
 
 
-def _options(driver: str, layer: str) -> dict[str, Any]:
+def _options(driver: str, layer: str) -> dict[str, str | int]:
     """Options of pyogrio; a GeoPackage is opened without locks and temporary files."""
     return {"layer": layer, "IMMUTABLE": "YES"} if driver == "GPKG" else {"layer": 0}
 
