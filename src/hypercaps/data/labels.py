@@ -228,11 +228,10 @@ class Labels:
         return valid
 
     def _without_invalid(self, scene: Scene) -> Labels:
-        """Only windows with labels are read."""
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
-            if part.any():
+            if part.any():  # only windows with labels are read
                 part[~scene.read(window.rows, window.cols).valid] = 0
         removed = int((self.array > 0).sum() - (kept > 0).sum())
         if removed == 0:
@@ -257,8 +256,6 @@ class Labels:
 
 
 class _Checked(NamedTuple):
-    """What ``Labels.where_valid`` found for one scene."""
-
     scene: weakref.ref[Scene]
     valid: Labels | None  # None: the labels themselves
     digest: str  # of the labels as they were given

@@ -106,7 +106,11 @@ def grid_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int
 
     Several grid pixels may come from one swath pixel: it gets the majority class, and none if two classes tie.
     """
-    _check_table(lookup, array.shape, shape)
+    if lookup.shape != array.shape or lookup.rows.max() >= shape[0] or lookup.cols.max() >= shape[1]:
+        raise SceneError(
+            f"a lookup table of {lookup.shape} does not fit a grid of {array.shape} and a swath of {shape}: the "
+            "scene's own table is expected"
+        )
     labelled = (array > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
     place = lookup.rows[labelled].astype(np.int64) * shape[1] + lookup.cols[labelled]  # (votes,)
     pairs, votes = np.unique(place << 16 | array[labelled].astype(np.int64), return_counts=True)
@@ -117,15 +121,6 @@ def grid_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int
     swath = np.zeros(shape[0] * shape[1], dtype=np.int16)
     swath[place[last[~tied]]] = label[last[~tied]]
     return swath.reshape(shape)
-
-
-def _check_table(lookup: Lookup, grid: tuple[int, ...], swath: tuple[int, ...]) -> None:
-    """Refuse a lookup table of another grid or swath."""
-    if lookup.shape != grid or lookup.rows.max() >= swath[0] or lookup.cols.max() >= swath[1]:
-        raise SceneError(
-            f"a lookup table of {lookup.shape} does not fit a grid of {grid} and a swath of {swath}: the scene's own "
-            "table is expected"
-        )
 
 
 def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:

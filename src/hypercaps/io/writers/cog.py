@@ -7,7 +7,7 @@ the disk is full: the file is read again and compared, strip by strip.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rasterio.errors import NotGeoreferencedWarning, RasterioError
 from rasterio.windows import Window as RasterWindow
 
 from hypercaps.data.scene import MapGrid
-from hypercaps.data.window import Window
+from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.raster_kind import RasterKind
 
@@ -93,10 +93,9 @@ def _write_plain(path: Path, kind: RasterKind, grid: MapGrid, strip: Strip) -> N
             raster.write(strip(at.r0, at.r1), window=RasterWindow.from_slices(at.rows, at.cols))
 
 
-def _strips(grid: MapGrid, bands: int) -> list[Window]:
+def _strips(grid: MapGrid, bands: int) -> Iterator[Window]:
     height, width = grid.shape
-    rows = max(1, _STRIP_VALUES // (width * bands))
-    return [Window(r0, min(r0 + rows, height), 0, width) for r0 in range(0, height, rows)]
+    return tile_windows(Window(0, height, 0, width), max(1, _STRIP_VALUES // (width * bands)), width)
 
 
 def _check_written(path: Path, grid: MapGrid, bands: int, strip: Strip) -> None:
