@@ -27,11 +27,7 @@ def local_file(spec: PathSpec) -> Path | None:
     """The existing file that ``spec`` is; None for anything else, such as a pattern, PATH:KEY or an address."""
     if not isinstance(spec, str | Path) or _NETWORK.match(str(spec)) or _OF_GDAL.match(str(spec)):
         return None
-    try:
-        path = Path(spec).expanduser()
-        return path if path.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # a folder without permission, a name that can't be a path
-        return None
+    return Path(spec).expanduser() if exists(str(spec)) and Path(spec).expanduser().is_file() else None
 
 
 def remote_address(spec: str, *, allowed: bool) -> str | None:
@@ -131,5 +127,7 @@ def text_lines(path: Path, what: str) -> dict[int, str]:
     except UnicodeDecodeError:
         raise SceneError(f"{path} is not text: {expected}") from None
     except OSError as cause:
-        raise SceneError(f"the list of {what}s {path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
+        raise SceneError(
+            f"the list of {what}s {path} can't be read: {(cause.strerror or str(cause)).lower()}"
+        ) from None
     return {n: line.strip() for n, line in enumerate(lines, 1) if line.strip() and not line.strip().startswith("#")}

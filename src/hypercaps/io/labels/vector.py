@@ -74,14 +74,15 @@ def check_grid(layer: VectorLayer, scene: Scene) -> MapGrid:
             f"{layer.path} has a coordinate system that can't be read: assign it again in a GIS"
         ) from None
     if grid.transform is None or (grid.crs is None and layer.crs is not None):
+        place = "a local system" if layer.crs is None else crs_name(layer.crs)[:60]
         raise LabelsError(
-            f"{layer.path} lies in {_named(layer.crs)} but scene {scene.name!r} has no coordinate system: give the "
+            f"{layer.path} lies in {place} but scene {scene.name!r} has no coordinate system: give the "
             "scene one, or give a raster of its size"
         )
     if layer.crs is None and grid.crs is not None:
         raise LabelsError(
-            f"{layer.path} has no coordinate system but scene {scene.name!r} lies in {_named(grid.crs)}: give the "
-            "layer its own (in QGIS: Assign Projection; a shapefile needs its .prj)"
+            f"{layer.path} has no coordinate system but scene {scene.name!r} lies in {crs_name(grid.crs)[:60]}: give "
+            "the layer its own (in QGIS: Assign Projection; a shapefile needs its .prj)"
         )
     if layer.crs is None:
         warn_data(
@@ -113,10 +114,6 @@ def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str
         "fields": list(layer.fields),
         "crs": None if layer.crs is None else crs_name(layer.crs),
     }
-
-
-def _named(crs: str | None) -> str:
-    return "a local system" if crs is None else crs_name(crs)[:60]
 
 
 def _warn_unused(

@@ -39,8 +39,6 @@ _HARMLESS = ("Measured (M) geometry", "non conformant file extension")
 
 
 class Features(NamedTuple):
-    """Features of a layer."""
-
     geometries: Geometries  # (n,)
     columns: Mapping[str, npt.NDArray[Any]]  # (n,) each, by field
 
