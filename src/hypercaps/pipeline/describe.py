@@ -12,7 +12,6 @@ from hypercaps.errors import LabelsError, SceneError
 from hypercaps.io import catalog
 from hypercaps.io.damage import raise_as
 from hypercaps.io.labels.regrid import crs_name
-from hypercaps.io.labels.vector import describe_vector
 from hypercaps.io.open import read_labels, read_scene
 from hypercaps.io.options import OpenOptions
 from hypercaps.io.readers.mosaic import Mosaic
@@ -43,6 +42,8 @@ def _describe(what: str, options: OpenOptions) -> dict[str, Any]:
     if source.kind == "safetensors" or path.suffix == ".safetensors":
         return {"kind": "model", "file": str(path)} | _about_model(path)
     if source.vector_driver is not None:
+        from hypercaps.io.labels.vector import describe_vector  # imports shapely
+
         return {"kind": "vector labels", "file": str(path)} | describe_vector(path, source.vector_driver, source.key)
     ndims = {len(array.shape) for array in source.arrays if source.key in (None, array.key)}
     about = {"file": str(path)}

@@ -13,7 +13,7 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.io.writers.atomic import write_all_or_nothing
-from hypercaps.io.writers.cog import Placement, encode, write_cog
+from hypercaps.io.writers.cog import encode, write_cog
 from hypercaps.io.writers.partial_map import PartialMap
 from hypercaps.io.writers.raster_kind import RasterKind
 from hypercaps.models.registry import get_method
@@ -34,7 +34,7 @@ def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None
             if layer.name in request.files:
                 kind = layer.raster(context)
                 strip = _strip_reader(partial, scene, layer, kind)
-                write_cog(temporary[request.files[layer.name]], kind, Placement.of(scene), strip)
+                write_cog(temporary[request.files[layer.name]], kind, scene.map_grid, strip)
         for path, content in request.legend_files(context.legend).items():
             temporary[path].write_bytes(content)
         if request.picture is not None:
@@ -69,7 +69,7 @@ def _map_rows(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, ba
 def _picture(partial: PartialMap, context: MapContext, truth: Labels | None) -> bytes:
     """PNG of the classes, thinned to the size of a picture."""
     scene = context.scene
-    height, width = Placement.of(scene).shape
+    height, width = scene.map_grid.shape
     step = thinning((height, width), LONGEST_SIDE)
     rows = [_map_rows(partial, scene, CLASSES.name, r, r + 1)[0, ::step] for r in range(0, height, step)]
     if scene.lookup is not None:

@@ -20,7 +20,8 @@ from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import detect_file
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers.geotiff import geotiff_raster
-from hypercaps.io.writers.cog import Placement, RasterKind, write_cog
+from hypercaps.io.writers.cog import write_cog
+from hypercaps.io.writers.raster_kind import RasterKind
 from hypercaps.pipeline.describe import describe
 from support.rasters import CUBE, GRID, GT, TURNED, write
 from support.scenes import make_cube
@@ -223,7 +224,7 @@ def test_maps_lie_exactly_where_the_scene_does(grid: rasterio.Affine, tmp_path: 
     assert scene.transform == tuple(grid)[:6]
     labels = np.ones((1, *CUBE.shape[:2]), dtype=np.uint8)
     kind = RasterKind("uint8", 0, "mode", ("class",))
-    write_cog(tmp_path / "map.tif", kind, Placement.of(scene), lambda r0, r1: labels[:, r0:r1])
+    write_cog(tmp_path / "map.tif", kind, scene.map_grid, lambda r0, r1: labels[:, r0:r1])
     with rasterio.open(tmp_path / "map.tif") as raster:
         assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
 
