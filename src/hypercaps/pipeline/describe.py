@@ -16,7 +16,6 @@ from hypercaps.errors import LabelsError, SceneError
 from hypercaps.io import catalog
 from hypercaps.io.damage import raise_as
 from hypercaps.io.labels.regrid import crs_name
-from hypercaps.io.labels.vector import describe_vector
 from hypercaps.io.open import read_labels, read_scene
 from hypercaps.io.options import OpenOptions
 from hypercaps.io.readers.mosaic import Mosaic
@@ -61,6 +60,8 @@ def _describe(what: str, options: OpenOptions) -> Description:
     if source.kind == "safetensors" or source.path.suffix == ".safetensors":
         return _of_model(source.path, file)
     if source.vector_driver is not None:
+        from hypercaps.io.labels.vector import describe_vector  # imports shapely
+
         return Description("vector labels", file | describe_vector(source.path, source.vector_driver, source.key))
     if len(source.arrays) > 1:
         file["arrays"] = [str(array) for array in source.arrays]
