@@ -26,6 +26,6 @@ def info(
 
     about = describe(what, wavelengths=wavelengths, allow_remote=allow_remote)
     if as_json:
-        typer.echo(json.dumps(about, indent=2))
+        typer.echo(json.dumps(about.to_json(), indent=2))
     else:
         tables.print_facts(console_out(), about)

@@ -403,7 +403,7 @@ def test_a_classification_keeps_names_and_colours(tmp_path: Path) -> None:
         (1, "Water", (0, 0, 255)), (2, "Old trees", (0, 90, 0)), (3, "Bare", (0, 0, 0)),
     ]  # fmt: skip
     np.testing.assert_array_equal(labels.array, np.where(gt == 255, 0, gt)[:, :, 0])
-    assert describe(str(path))["kind"] == "labels"
+    assert describe(str(path)).to_json()["kind"] == "labels"
 
 
 def test_a_cube_is_no_label_raster(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_labels_keep_names_and_colours(tmp_path: Path) -> None:
     assert [(e.label, e.name) for e in labels.legend] == [(1, "Water & ice"), (2, "Trees"), (3, "class 3")]
     by_label = {entry.label: entry.color for entry in labels.legend}
     assert by_label[1] == (10, 20, 30) and by_label[3] == (1, 2, 3) and by_label[2] != (0, 0, 0)
-    assert describe(str(path))["kind"] == "labels"
+    assert describe(str(path)).to_json()["kind"] == "labels"
 
 
 def test_category_names_with_entities_are_refused(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def test_labels_with_their_names(engine: str, tmp_path: Path) -> None:
     labels = open_labels(path)
     np.testing.assert_array_equal(labels.array, np.where(gt < 0, 0, gt))
     assert [(e.label, e.name) for e in labels.legend] == [(1, "water"), (2, "green trees"), (3, "class 3")]
-    assert describe(str(path))["kind"] == "labels"
+    assert describe(str(path)).to_json()["kind"] == "labels"
     with pytest.raises(SceneError, match="no 3-D array"):
         open_scene(path)
 
