@@ -1,4 +1,4 @@
-"""Arguments and options of the command line, each defined once.
+"""Arguments and options that several commands share, each defined once; the options of training are in train.py.
 
 Every command uses the same object for the same option, so that name, help and group agree everywhere.
 """
@@ -22,13 +22,13 @@ def _argument(metavar: str, text: str, default: str | bool = True) -> Any:
     return typer.Argument(metavar=metavar, help=text, show_default=default)
 
 
-def _option(panel: str, name: str, metavar: str, text: str, default: str | bool = True, **checks: Any) -> Any:
+def option(panel: str, name: str, metavar: str, text: str, default: str | bool = True, **checks: Any) -> Any:
     """``default`` describes a default that is None."""
     return typer.Option(name, metavar=metavar, help=text, show_default=default, rich_help_panel=panel, **checks)
 
 
-def _flag(panel: str, name: str, text: str, **callback: Any) -> Any:
-    return _option(panel, name, "", text, "off", **callback)
+def flag(panel: str, name: str, text: str, **callback: Any) -> Any:
+    return option(panel, name, "", text, "off", **callback)
 
 
 def _refuse_devices(value: str | None) -> None:
@@ -70,17 +70,17 @@ StudyArg = Annotated[
 ]
 
 # Data
-OutFolder = Annotated[Path, _option(DATA, "--out", "DIR", "Folder for the results; created if it does not exist.")]
-OutMap = Annotated[Path, _option(DATA, "--out", "FILE", "The map: .tif with class names and colours, or .png.")]
+OutFolder = Annotated[Path, option(DATA, "--out", "DIR", "Folder for the results; created if it does not exist.")]
+OutMap = Annotated[Path, option(DATA, "--out", "FILE", "The map: .tif with class names and colours, or .png.")]
 OutPoints = Annotated[
-    Path, _option(DATA, "--out", "FILE", "Points as .gpkg or .geojson (georeferenced scenes only), or as .csv.")
+    Path, option(DATA, "--out", "FILE", "Points as .gpkg or .geojson (georeferenced scenes only), or as .csv.")
 ]
-OutFigure = Annotated[Path | None, _option(DATA, "--out", "FILE", "Write a figure, as .png.", "no figure")]
-Force = Annotated[bool, _flag(DATA, "--force", "Replace the run that is already in DIR.")]
-Pixel = Annotated[str | None, _option(DATA, "--at", "ROW,COL", "The pixel to explain, counted from 0.", "none")]
+OutFigure = Annotated[Path | None, option(DATA, "--out", "FILE", "Write a figure, as .png.", "no figure")]
+Force = Annotated[bool, flag(DATA, "--force", "Replace the run that is already in DIR.")]
+Pixel = Annotated[str | None, option(DATA, "--at", "ROW,COL", "The pixel to explain, counted from 0.", "none")]
 ClassName = Annotated[
     str | None,
-    _option(
+    option(
         DATA,
         "--class",
         "NAME",
@@ -90,16 +90,16 @@ ClassName = Annotated[
 ]
 Bands = Annotated[
     int | None,
-    _option(DATA, "--bands", "C", "Count the parameters for C bands; needs --classes.", "not counted", min=1),
+    option(DATA, "--bands", "C", "Count the parameters for C bands; needs --classes.", "not counted", min=1),
 ]
 Classes = Annotated[
     int | None,
-    _option(DATA, "--classes", "N", "Count the parameters for N classes; needs --bands.", "not counted", min=2),
+    option(DATA, "--classes", "N", "Count the parameters for N classes; needs --bands.", "not counted", min=2),
 ]
-Scenes = Annotated[str | None, _option(DATA, "--scenes", "x,y", "Only these scenes.", "all of the study")]
+Scenes = Annotated[str | None, option(DATA, "--scenes", "x,y", "Only these scenes.", "all of the study")]
 Wavelengths = Annotated[
     Path | None,
-    _option(
+    option(
         DATA,
         "--wavelengths",
         "FILE",
@@ -109,13 +109,13 @@ Wavelengths = Annotated[
     ),
 ]
 AllowRemote = Annotated[
-    bool, _flag(DATA, "--allow-remote", "Read GeoTIFFs at http and https addresses, window by window.")
+    bool, flag(DATA, "--allow-remote", "Read GeoTIFFs at http and https addresses, window by window.")
 ]
-Resample = Annotated[bool, _flag(DATA, "--resample", "Resample the scene to the model's bands if they differ.")]
-Json = Annotated[bool, _flag(DATA, "--json", "Print JSON instead of a table.")]
+Resample = Annotated[bool, flag(DATA, "--resample", "Resample the scene to the model's bands if they differ.")]
+Json = Annotated[bool, flag(DATA, "--json", "Print JSON instead of a table.")]
 JsonFile = Annotated[
     Path | None,
-    _option(
+    option(
         DATA, "--json", "FILE", "Also write all numbers to FILE as JSON; '-' prints JSON instead of a table.", "no file"
     ),
 ]
@@ -123,7 +123,7 @@ JsonFile = Annotated[
 # Labels and split
 ClassField = Annotated[
     str | None,
-    _option(
+    option(
         SPLIT,
         "--class-field",
         "NAME",
@@ -131,10 +131,10 @@ ClassField = Annotated[
         "the only possible one",
     ),
 ]
-TrainShare = Annotated[float, _option(SPLIT, "--train", "SHARE", "Share of each class used for training.")]
+TrainShare = Annotated[float, option(SPLIT, "--train", "SHARE", "Share of each class used for training.")]
 ValShare = Annotated[
     float,
-    _option(
+    option(
         SPLIT,
         "--val",
         "SHARE",
@@ -143,11 +143,11 @@ ValShare = Annotated[
 ]
 PerClass = Annotated[
     int | None,
-    _option(SPLIT, "--per-class", "N", "Train on N pixels of each class instead of a share.", "the share --train"),
+    option(SPLIT, "--per-class", "N", "Train on N pixels of each class instead of a share.", "the share --train"),
 ]
 SplitKind = Annotated[
     str,
-    _option(
+    option(
         SPLIT,
         "--split",
         "KIND",
@@ -155,10 +155,10 @@ SplitKind = Annotated[
         "set; blocks have no leakage.",
     ),
 ]
-Block = Annotated[int, _option(SPLIT, "--block", "N", "Side of the blocks of --split blocks, in pixels.", min=2)]
+Block = Annotated[int, option(SPLIT, "--block", "N", "Side of the blocks of --split blocks, in pixels.", min=2)]
 Both = Annotated[
     bool,
-    _flag(
+    flag(
         SPLIT,
         "--both",
         "Score with a random split and with blocks, side by side; trains a second model with the split that the "
@@ -166,60 +166,39 @@ Both = Annotated[
     ),
 ]
 SplitOption = Annotated[
-    Path | None, _option(SPLIT, "--split-file", "FILE", "Use the pixels of a run's split.npz.", "not used")
+    Path | None, option(SPLIT, "--split-file", "FILE", "Use the pixels of a run's split.npz.", "not used")
 ]
-Count = Annotated[int, _option(SPLIT, "--n", "N", "Number of pixels to suggest.", min=1)]
+Count = Annotated[int, option(SPLIT, "--n", "N", "Number of pixels to suggest.", min=1)]
 LabelFiles = Annotated[
     list[str] | None,
-    _option(SPLIT, "--labels", "FILE", "Existing labels: no pixel is suggested on them or close to them.", "none"),
+    option(SPLIT, "--labels", "FILE", "Existing labels: no pixel is suggested on them or close to them.", "none"),
 ]
 
 # Training
-Method = Annotated[str, _option(TRAINING, "--method", "NAME", "Classification method; 'hypercaps methods' lists them.")]
-Methods = Annotated[str | None, _option(TRAINING, "--methods", "a,b", "Only these methods.", "all of the study")]
-RecipeOption = Annotated[
-    str | None,
-    _option(TRAINING, "--recipe", "NAME", "Training recipe; 'hypercaps methods' lists them.", "the method's"),
-]
-Epochs = Annotated[
-    int | None,
-    _option(
-        TRAINING, "--epochs", "N", "Number of epochs; for recipe best, of the first of its two stages.", "the recipe's"
-    ),
-]
-BatchSize = Annotated[
-    int | None, _option(TRAINING, "--batch-size", "N", "Number of pixels in a training step.", "the recipe's")
-]
-Patch = Annotated[
-    int | None,
-    _option(TRAINING, "--patch", "N", "Side of the square patch around each pixel, in pixels.", "the method's"),
-]
-Seed = Annotated[
-    int, _option(TRAINING, "--seed", "N", "Random seed; the same seed gives the same run.", min=0, max=2**32 - 1)
-]
+Methods = Annotated[str | None, option(TRAINING, "--methods", "a,b", "Only these methods.", "all of the study")]
 Repeats = Annotated[
     int | None,
-    _option(TRAINING, "--repeats", "N", "Train every method with the seeds 0 to N - 1.", "the study's", min=1),
+    option(TRAINING, "--repeats", "N", "Train every method with the seeds 0 to N - 1.", "the study's", min=1),
 ]
 
 # Map
-WithMap = Annotated[bool, _option(MAP, "--map/--no-map", "", "Map the whole scene after the training.")]
+WithMap = Annotated[bool, option(MAP, "--map/--no-map", "", "Map the whole scene after the training.")]
 ConfidenceFile = Annotated[
     Path | None,
-    _option(MAP, "--confidence", "FILE", "Also write the confidence of each pixel, as .tif.", "not written"),
+    option(MAP, "--confidence", "FILE", "Also write the confidence of each pixel, as .tif.", "not written"),
 ]
 ConfidenceDtype = Annotated[
     str,
-    _option(
+    option(
         MAP, "--confidence-dtype", "TYPE", "Number type of the confidence raster: float32, or uint8 in steps of 0.004."
     ),
 ]
 Probabilities = Annotated[
-    bool, _flag(MAP, "--probabilities", "Also write the probability of each class, as probabilities.tif.")
+    bool, flag(MAP, "--probabilities", "Also write the probability of each class, as probabilities.tif.")
 ]
 ProbabilitiesFile = Annotated[
     Path | None,
-    _option(
+    option(
         MAP,
         "--probabilities",
         "FILE",
@@ -229,7 +208,7 @@ ProbabilitiesFile = Annotated[
 ]
 Coverage = Annotated[
     float | None,
-    _option(
+    option(
         MAP,
         "--coverage",
         "C",
@@ -238,11 +217,11 @@ Coverage = Annotated[
     ),
 ]
 Reject = Annotated[
-    float | None, _option(MAP, "--reject", "P", "Mark pixels below this confidence as 'unsure' in the map.", "no pixel")
+    float | None, option(MAP, "--reject", "P", "Mark pixels below this confidence as 'unsure' in the map.", "no pixel")
 ]
 Mask = Annotated[
     str | None,
-    _option(
+    option(
         MAP,
         "--mask",
         "FILE",
@@ -250,28 +229,26 @@ Mask = Annotated[
         "the whole scene",
     ),
 ]
-Resume = Annotated[bool, _flag(MAP, "--resume", "Continue a map that was stopped or killed, if there is one.")]
+Resume = Annotated[bool, flag(MAP, "--resume", "Continue a map that was stopped or killed, if there is one.")]
 
 # Computing
 Memory = Annotated[
-    str, _option(COMPUTING, "--memory", "SIZE", "Memory limit of mapping, for each process, such as 500MB or 2GB.")
+    str, option(COMPUTING, "--memory", "SIZE", "Memory limit of mapping, for each process, such as 500MB or 2GB.")
 ]
-Threads = Annotated[
-    int | None, _option(COMPUTING, "--threads", "N", "Number of processor threads.", "all cores", min=1)
-]
+Threads = Annotated[int | None, option(COMPUTING, "--threads", "N", "Number of processor threads.", "all cores", min=1)]
 DeviceOption = Annotated[
-    str, _option(COMPUTING, "--device", "NAME", "Device to compute on, by torch's name, such as cpu or cuda.")
+    str, option(COMPUTING, "--device", "NAME", "Device to compute on, by torch's name, such as cpu or cuda.")
 ]
 Devices = Annotated[str | None, typer.Option("--devices", hidden=True, callback=_refuse_devices)]
 Precision = Annotated[
-    str, _option(COMPUTING, "--precision", "NAME", "Precision of matrix products: float32 or bfloat16.")
+    str, option(COMPUTING, "--precision", "NAME", "Precision of matrix products: float32 or bfloat16.")
 ]
 Workers = Annotated[
-    int, _option(COMPUTING, "--workers", "N", "Number of processes on this machine; they share its cores.", min=1)
+    int, option(COMPUTING, "--workers", "N", "Number of processes on this machine; they share its cores.", min=1)
 ]
 ClusterOption = Annotated[
     str | None,
-    _option(
+    option(
         COMPUTING,
         "--cluster",
         "ADDRESS",
@@ -281,8 +258,8 @@ ClusterOption = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    _option(COMPUTING, "--budget", "MINUTES", "Stop after this time; the same command continues later.", "no limit"),
+    option(COMPUTING, "--budget", "MINUTES", "Stop after this time; the same command continues later.", "no limit"),
 ]
 Debug = Annotated[
-    bool, _flag(COMPUTING, "--debug", "Show the traceback of an error.", callback=remember_debug, is_eager=True)
+    bool, flag(COMPUTING, "--debug", "Show the traceback of an error.", callback=remember_debug, is_eager=True)
 ]

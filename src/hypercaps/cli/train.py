@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,34 @@ if TYPE_CHECKING:
     from hypercaps.classifier import ConvCapsClassifier
     from hypercaps.pipeline.requests import TrainRequest
     from hypercaps.pipeline.train import RunResult
+
+Method = Annotated[
+    str, opt.option(opt.TRAINING, "--method", "NAME", "Classification method; 'hypercaps methods' lists them.")
+]
+RecipeOption = Annotated[
+    str | None,
+    opt.option(opt.TRAINING, "--recipe", "NAME", "Training recipe; 'hypercaps methods' lists them.", "the method's"),
+]
+Epochs = Annotated[
+    int | None,
+    opt.option(
+        opt.TRAINING,
+        "--epochs",
+        "N",
+        "Number of epochs; for recipe best, of the first of its two stages.",
+        "the recipe's",
+    ),
+]
+BatchSize = Annotated[
+    int | None, opt.option(opt.TRAINING, "--batch-size", "N", "Number of pixels in a training step.", "the recipe's")
+]
+Patch = Annotated[
+    int | None,
+    opt.option(opt.TRAINING, "--patch", "N", "Side of the square patch around each pixel, in pixels.", "the method's"),
+]
+Seed = Annotated[
+    int, opt.option(opt.TRAINING, "--seed", "N", "Random seed; the same seed gives the same run.", min=0, max=2**32 - 1)
+]
 
 _CLASSIFIER_OPTIONS = (
     *("train", "val", "per_class", "block", "method", "recipe", "epochs", "batch_size", "patch", "seed"),
@@ -50,12 +78,12 @@ def train(
     block: opt.Block = 16,
     both: opt.Both = False,
     split_file: opt.SplitOption = None,
-    method: opt.Method = "convcapsnet",
-    recipe: opt.RecipeOption = None,
-    epochs: opt.Epochs = None,
-    batch_size: opt.BatchSize = None,
-    patch: opt.Patch = None,
-    seed: opt.Seed = 0,
+    method: Method = "convcapsnet",
+    recipe: RecipeOption = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    patch: Patch = None,
+    seed: Seed = 0,
     with_map: opt.WithMap = True,
     confidence_dtype: opt.ConfidenceDtype = "float32",
     probabilities: opt.Probabilities = False,
