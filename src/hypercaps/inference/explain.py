@@ -16,13 +16,7 @@ from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import ModelError, SceneError
-from hypercaps.inference.attribution import (
-    Attribution,
-    Deletion,
-    attribute,
-    lengths_after_deletion,
-    routed_network,
-)
+from hypercaps.inference.attribution import Attribution, Deletion, attribute, lengths_after_deletion, routed_network
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import map_window
 from hypercaps.training.patches import read_with_halo, reflect_invalid
@@ -115,12 +109,7 @@ def explain_at(model: TrainedModel, scene: Scene, row: int, col: int, *, label: 
 
 
 def explain_class(
-    model: TrainedModel,
-    scene: Scene,
-    label: int,
-    *,
-    most: int = MOST_PIXELS,
-    on_progress: OnProgress | None = None,
+    model: TrainedModel, scene: Scene, label: int, *, most: int = MOST_PIXELS, on_progress: OnProgress | None = None
 ) -> Explanation:
     """Explain a class by up to ``most`` pixels that the model gives to it, spread evenly over the scene.
 
@@ -174,11 +163,7 @@ def evenly(items: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 
 
 def _explain(
-    model: TrainedModel,
-    scene: Scene,
-    pixels: npt.NDArray[np.int64],
-    output: int,
-    on_progress: OnProgress | None = None,
+    model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], output: int, on_progress: OnProgress | None = None
 ) -> Explanation:
     attributions, lengths, spectra = [], [], []
     centre = model.patch // 2

@@ -124,11 +124,7 @@ def map_windows(
 
 
 def map_window(
-    model: TrainedModel,
-    scene: Scene,
-    at: Window,
-    mask: Mask | None = None,
-    outputs: WindowOutputs = CLASSES_ONLY,
+    model: TrainedModel, scene: Scene, at: Window, mask: Mask | None = None, outputs: WindowOutputs = CLASSES_ONLY
 ) -> MappedWindow:
     """Classify a window whose corners lie on the grid of tiles, or the pixels of it that are in ``mask`` (h, w).
 

@@ -54,13 +54,7 @@ class ConvCapsNet(nn.Module):
             spatial_filters, primary_arrays, primary_size, primary_window, primary_stride, generator=generator
         )
         self.conv = ConvCaps1d(
-            primary_arrays,
-            primary_size,
-            conv_arrays,
-            conv_size,
-            conv_window,
-            conv_stride,
-            generator=generator,
+            primary_arrays, primary_size, conv_arrays, conv_size, conv_window, conv_stride, generator=generator
         )
         self.classcaps = ClassCaps(conv_arrays, conv_size, c3, classes, class_size, routings, generator=generator)
 

@@ -28,13 +28,7 @@ class SemiCNN(nn.Module):
     """3x3 convolution, batch norm, 2x2 max pooling, ReLU, dense to classes; and a mirrored decoder."""
 
     def __init__(
-        self,
-        bands: int,
-        classes: int,
-        *,
-        patch: int = 9,
-        maps: int = 80,
-        generator: Generator | None = None,
+        self, bands: int, classes: int, *, patch: int = 9, maps: int = 80, generator: Generator | None = None
     ) -> None:
         super().__init__()
         check_sizes(locals())

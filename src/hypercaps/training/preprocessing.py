@@ -153,10 +153,7 @@ PREPROCESSINGS: dict[str, Callable[[Scene], Preprocessing]] = {
     "standardising": Standardising.fit,
 }
 # By the names that model files use
-KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {
-    "whitening": PCAWhitening,
-    "standardising": Standardising,
-}
+KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {"whitening": PCAWhitening, "standardising": Standardising}
 
 
 def kind_of(preprocessing: Preprocessing) -> str:

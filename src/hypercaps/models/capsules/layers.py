@@ -75,14 +75,7 @@ class PrimaryCaps(nn.Module):
     """L(2): a 1-D convolution along the spectrum, ReLU (Eq. 2), its channels grouped into a arrays of d-D capsules."""
 
     def __init__(
-        self,
-        filters_in: int,
-        arrays: int,
-        size: int,
-        window: int,
-        stride: int,
-        *,
-        generator: Generator | None = None,
+        self, filters_in: int, arrays: int, size: int, window: int, stride: int, *, generator: Generator | None = None
     ) -> None:
         super().__init__()
         self.arrays, self.size = arrays, size
