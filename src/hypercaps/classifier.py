@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,7 +127,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         method: str = "convcapsnet",
         recipe: str | None = None,
-        structure: dict[str, Any] | None = None,
+        structure: Mapping[str, object] | None = None,
         device: str = "cpu",
         precision: str = "float32",
     ) -> None:

@@ -119,7 +119,7 @@ class Calibration:
         inside: npt.NDArray[np.bool_] = won | (of_truth >= self.threshold(coverage))
         return inside
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Everything but the arrays, as JSON."""
         return {"kind": self.kind, "temperature": self.temperature, "pixels": self.pixels}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +64,7 @@ class Explanation:
             return f"{len(self.pixels)} pixels of {self.scene}"
         return f"row {self.pixels[0, 0]}, column {self.pixels[0, 1]} of {self.scene}"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """For JSON."""
         width, step = self.view
         return {

@@ -60,11 +60,11 @@ class TrainingRecord:
     extra: int | None = None  # pseudo-labelled pixels in each epoch of the second stage
     seed: int | None = None
     best_epoch: int | None = None
-    other: Mapping[str, Any] = field(default_factory=dict)  # entries that this version does not use
+    other: Mapping[str, object] = field(default_factory=dict)  # entries that this version does not use
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The record as a JSON object, without the entries that do not apply."""
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             if entry.name == "other" or value is None:
@@ -76,7 +76,7 @@ class TrainingRecord:
         return values | dict(self.other)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> TrainingRecord:
+    def from_json(cls, values: Mapping[str, object]) -> TrainingRecord:
         """The record of a model file of any version; raises TypeError for an entry of another type."""
         rest = dict(values)
         overrides = None
@@ -97,7 +97,7 @@ class TrainingRecord:
         return Overrides(self.epochs, self.batch_size) if self.overrides is None else self.overrides
 
 
-def _entry(values: Mapping[str, Any], name: str, kind: Any) -> Any:
+def _entry(values: Mapping[str, object], name: str, kind: Any) -> Any:
     value = values.get(name)
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"its recipe has {name} {value!r}")

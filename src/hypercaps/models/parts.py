@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Generator, Tensor, nn
@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from hypercaps.errors import ModelError
 
 
-def check_sizes(sizes: dict[str, Any]) -> None:
+def check_sizes(sizes: Mapping[str, object]) -> None:
     """Refuse a size below 1 among the whole numbers of ``sizes`` (say, a constructor's ``locals()``)."""
     for name, value in sizes.items():
         for number in value if isinstance(value, list | tuple) else (value,):

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -95,7 +95,7 @@ class Recipe(ABC):
     """How a network is trained: the interface of all kinds of recipes."""
 
     name: str
-    structure: Mapping[str, Any] | None  # sizes and starting weights that belong to the recipe
+    structure: Mapping[str, object] | None  # sizes and starting weights that belong to the recipe
     has_epochs: ClassVar[bool] = True  # False: it takes neither epochs nor a batch size
     uses_pseudo_labels: ClassVar[bool] = False  # needs unlabelled pixels, and memory to propagate labels to them
     alternative: ClassVar[str] = "take another method"  # what to do where memory is too small
@@ -140,7 +140,7 @@ class EpochRecipe(Recipe):
     batch_small: int = 64  # for scenes with fewer than LARGE_SCENE labelled pixels
     batch_large: int = 256
     optimizer: str = "Adam"
-    structure: Mapping[str, Any] | None = None
+    structure: Mapping[str, object] | None = None
     also: str = ""  # the structure in words
 
     @property
@@ -286,7 +286,7 @@ class SolvedRecipe(Recipe):
     has_epochs: ClassVar[bool] = False
     name: str
     how: str  # the settings in words
-    structure: Mapping[str, Any] | None = None
+    structure: Mapping[str, object] | None = None
 
     def describe(self) -> str:
         return self.how

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -66,14 +65,14 @@ class Method:
         *,
         patch: int | None = None,
         seed: int = 0,
-        structure: Mapping[str, Any] | None = None,
+        structure: Mapping[str, object] | None = None,
     ) -> nn.Module:
         """A new network with weights drawn from ``seed``."""
         with torch.random.fork_rng(devices=[]):  # torch's layers first draw weights of their own
             return self._build(bands, classes, patch, structure, Generator().manual_seed(seed))
 
     def blueprint(
-        self, bands: int, classes: int, *, patch: int | None = None, structure: Mapping[str, Any] | None = None
+        self, bands: int, classes: int, *, patch: int | None = None, structure: Mapping[str, object] | None = None
     ) -> nn.Module:
         """The network on torch's meta device, with shapes but no memory: to count weights, or to load them into."""
         with torch.device("meta"):
@@ -84,7 +83,7 @@ class Method:
         bands: int,
         classes: int,
         patch: int | None,
-        structure: Mapping[str, Any] | None,
+        structure: Mapping[str, object] | None,
         generator: Generator | None,
     ) -> nn.Module:
         side = self.patch if patch is None else patch
@@ -93,7 +92,7 @@ class Method:
         except TypeError as error:
             raise ModelError(f"method {self.name} can't be built: {error}") from error
 
-    def describe(self, bands: int | None = None, classes: int | None = None) -> dict[str, Any]:
+    def describe(self, bands: int | None = None, classes: int | None = None) -> dict[str, object]:
         """Description for lists of methods; ``parameters`` is None without both sizes, or if it depends on the data."""
         parameters, problem = None, None
         if bands is not None and classes is not None:

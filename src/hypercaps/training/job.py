@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +39,7 @@ class TrainingJob:
     method: Method
     recipe: Recipe
     patch: int  # side of the patches in pixels
-    structure: Mapping[str, Any]  # changes to the network's sizes
+    structure: Mapping[str, object]  # changes to the network's sizes
     record: TrainingRecord  # epochs, batch size and seed
     device: Device
 
