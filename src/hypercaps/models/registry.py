@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Generator, Tensor, nn
@@ -23,12 +24,7 @@ from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
 
 
-def _identity(scores: Tensor) -> Tensor:
-    return scores
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    return logits.softmax(dim=-1)
+_softmax = partial(torch.softmax, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Method:
     recipes: Mapping[str, Recipe]
     patch: int = 7  # default side of the patch in pixels
     preprocessing: str = "centred whitening"  # of the spectra: a name in training.preprocessing.PREPROCESSINGS
-    confidence: Callable[[Tensor], Tensor] = _identity  # scores -> in [0, 1], in the same order
+    confidence: Callable[[Tensor], Tensor] = torch.positive  # scores -> in [0, 1], same order; default: as is
     # Loss that also uses unlabelled pixels: (network, patches, targets, unlabelled patches) -> scalar
     semi_supervised: Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor] | None = None
 

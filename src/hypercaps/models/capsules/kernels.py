@@ -7,10 +7,10 @@ without compiled kernels, use ``route_through_weights``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
@@ -27,6 +27,15 @@ def usable(*tensors: Tensor) -> bool:
 # ---- the layers before the routing -----------------------------------------------------------------------------------
 
 
+class _Weighted(Protocol):
+    weight: nn.Parameter
+    bias: nn.Parameter
+
+
+class _Strided(_Weighted, Protocol):
+    stride: int
+
+
 @dataclass(frozen=True)
 class Stack:
     """The weights of SpatialConv, PrimaryCaps and 1D-ConvCaps (or the layers of c-CNN) for the kernels.
@@ -34,23 +43,17 @@ class Stack:
     Shapes as in the modules: spatial (K, D*D), the others (out, in, window).
     """
 
-    spatial: Tensor
-    spatial_bias: Tensor
-    primary: Tensor
-    primary_bias: Tensor
-    conv: Tensor
-    conv_bias: Tensor
+    weights: tuple[Tensor, ...]  # weight and bias of each layer
     strides: tuple[int, int]
     capsule: int  # dimension of the squashed parent capsules; 0: neurons with ReLU
 
-    @property
-    def weights(self) -> tuple[Tensor, ...]:
-        return self.spatial, self.spatial_bias, self.primary, self.primary_bias, self.conv, self.conv_bias
+    @classmethod
+    def of(cls, spatial: _Weighted, primary: _Strided, conv: _Strided, *, capsule: int = 0) -> Stack:
+        weights = tuple(part for layer in (spatial, primary, conv) for part in (layer.weight, layer.bias))
+        return cls(weights, (primary.stride, conv.stride), capsule)
 
     def sizes(self, bands: int) -> native.Layers:
-        (filters, area), (channels1, _, window1), (channels2, _, window2) = (
-            weight.shape for weight in (self.spatial, self.primary, self.conv)
-        )
+        (filters, area), (channels1, _, window1), (channels2, _, window2) = (w.shape for w in self.weights[::2])
         stride1, stride2 = self.strides
         positions1 = (bands - window1) // stride1 + 1
         return native.Layers(
@@ -71,14 +74,15 @@ class Stack:
 
     def packed(self) -> tuple[Tensor, ...]:
         """The weights as matrices (k, out), k running over the window and, faster, over the input channels; padded."""
-        filters, channels1, channels2 = (_padded(len(w)) for w in (self.spatial, self.primary, self.conv))
+        spatial, spatial_bias, primary, primary_bias, conv, conv_bias = self.weights
+        filters, channels1, channels2 = (_padded(len(weight)) for weight in (spatial, primary, conv))
         return (
-            _fill(self.spatial.T, -1, filters),
-            _fill(self.spatial_bias.flatten(), filters),
-            _fill(self.primary.permute(2, 1, 0), -1, filters, channels1),  # (window, in, out)
-            _fill(self.primary_bias, channels1),
-            _fill(self.conv.permute(2, 1, 0), -1, channels1, channels2),
-            _fill(self.conv_bias, channels2),
+            _fill(spatial.T, -1, filters),
+            _fill(spatial_bias.flatten(), filters),
+            _fill(primary.permute(2, 1, 0), -1, filters, channels1),  # (window, in, out)
+            _fill(primary_bias, channels1),
+            _fill(conv.permute(2, 1, 0), -1, channels1, channels2),
+            _fill(conv_bias, channels2),
         )
 
 
@@ -138,10 +142,10 @@ class _LayerResults:
         )
         gradients = [part.view(shape) for part, shape in zip(torch.split(sums.sum(0), lengths), shapes, strict=True)]
         spatial, spatial_bias, primary, primary_bias, conv, conv_bias = gradients
-        filters, channels1, channels2 = (len(w) for w in (self.stack.spatial, self.stack.primary, self.stack.conv))
+        filters, channels1, channels2 = (len(weight) for weight in self.stack.weights[::2])
         return (
             spatial[:, :filters].T,
-            spatial_bias[:filters].view_as(self.stack.spatial_bias),
+            spatial_bias[:filters][:, None],
             primary[:, :filters, :channels1].permute(2, 1, 0),
             primary_bias[:channels1],
             conv[:, :channels1, :channels2].permute(2, 1, 0),
