@@ -7,6 +7,7 @@ given score: temperature scaling, or isotonic regression on top of it, whichever
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,7 @@ _TABLE = 1000  # longest table of conformity scores
 _CHUNK = 16_384  # pixels converted to float64 at once
 
 
-def _nothing() -> Floats:
-    return np.empty(0)
+_nothing = partial(np.empty, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +40,7 @@ class Calibration:
 
     temperature: float
     pixels: int  # validation pixels that it was fitted to
-    at: Floats = field(
-        default_factory=_nothing
-    )  # (K,) knots: probability of the predicted class by temperature, ascending
+    at: Floats = field(default_factory=_nothing)  # (K,) probability of the predicted class by temperature, ascending
     share: Floats = field(default_factory=_nothing)  # (K,) share of pixels that are right there, ascending
     # Cross-validated probability of the true class of validation pixels, ascending; every k-th if there are many.
     conformity: Floats = field(default_factory=_nothing)
@@ -101,9 +99,7 @@ class Calibration:
         Split conformal prediction: a new pixel has any rank among the N validation pixels with equal probability, so
         (N + 1)(1 - coverage) ranks may lie below the threshold. With too few pixels it is 0: all classes.
         """
-        below = (
-            int((self.pixels + 1) * (1 - coverage) + 1e-9) // self._step
-        )  # rounded down to the safe side where the table is coarse
+        below = int((self.pixels + 1) * (1 - coverage) + 1e-9) // self._step  # a coarse table errs on the safe side
         return float(self.conformity[below - 1]) if 0 < below <= self.conformity.size else 0.0
 
     def sets(self, probabilities: Probabilities, coverage: float) -> npt.NDArray[np.uint8]:

@@ -84,8 +84,9 @@ def read_model(path: Path) -> TrainedModel:
     except ModelFileError:
         raise
     except (HypercapsError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
         raise ModelFileError(
-            f"{path} does not describe a model that can be built ({_first_line(error)}): it was altered; train again"
+            f"{path} does not describe a model that can be built ({reason}): it was altered; train again"
         ) from error
 
 
@@ -148,10 +149,6 @@ def _legend_entry(entry: Json) -> LegendEntry:
     if not all(isinstance(part, int) and 0 <= part <= 255 for part in (r, g, b)):
         raise ValueError(f"the colour of its class {label} is not a colour")
     return LegendEntry(label, name, (r, g, b))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _digest(arrays: dict[str, Tensor], about: Mapping[str, object]) -> str:

@@ -23,7 +23,6 @@ from hypercaps.models.recipes import EpochRecipe, Recipe, SelfTraining, SolvedRe
 from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
 
-
 _softmax = partial(torch.softmax, dim=-1)
 
 

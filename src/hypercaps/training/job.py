@@ -49,15 +49,13 @@ class TrainingJob:
         return self.record.seed
 
     @property
-    def blueprint(self) -> nn.Module:
-        """The network without memory."""
-        sizes = self.scene.bands, len(self.labels.legend)
-        return self.method.blueprint(*sizes, patch=self.patch, structure=self.structure)
+    def sizes(self) -> tuple[int, int]:
+        """Number of bands and of classes."""
+        return self.scene.bands, len(self.labels.legend)
 
     def new_network(self, seed: int) -> nn.Module:
         """A network with weights drawn from ``seed``."""
-        sizes = self.scene.bands, len(self.labels.legend)
-        return self.method.network(*sizes, patch=self.patch, seed=seed, structure=self.structure)
+        return self.method.network(*self.sizes, patch=self.patch, seed=seed, structure=self.structure)
 
 
 @dataclass(frozen=True)

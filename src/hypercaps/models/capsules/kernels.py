@@ -125,21 +125,10 @@ class _LayerResults:
         """Gradients with respect to ``stack.weights``, from the gradient with respect to the children."""
         shapes = [part.shape for part in self.packed]
         lengths = [shape.numel() for shape in shapes]
-        pixels = len(self.places)
+        pixels, weights, gradient = len(self.places), _addresses(self.packed), gradient.contiguous()
         sums = torch.empty(-(-pixels // native.TRAIN_CHUNK), sum(lengths))
-        native.run(
-            "layers_back",
-            self.sizes,
-            _addresses(self.packed),
-            self.spectra,
-            self.places,
-            pixels,
-            self.features,
-            self.primary,
-            self.parents,
-            gradient.contiguous(),
-            sums,
-        )
+        inputs = self.sizes, weights, self.spectra, self.places, pixels
+        native.run("layers_back", *inputs, self.features, self.primary, self.parents, gradient, sums)
         gradients = [part.view(shape) for part, shape in zip(torch.split(sums.sum(0), lengths), shapes, strict=True)]
         spatial, spatial_bias, primary, primary_bias, conv, conv_bias = gradients
         filters, channels1, channels2 = (len(weight) for weight in self.stack.weights[::2])
@@ -210,18 +199,8 @@ class _RoutingResults:
         kernel = {"capsules": "squash_back", "lengths": "lengths_back"}[of]
         native.run(kernel, self.routing, pixels, self.sums, gradient, sums_back, by_class)
         children_back, viewpoints_back = torch.empty_like(self.children), torch.empty_like(self.viewpoints)
-        native.run(
-            "route_back",
-            self.routing,
-            self.children,
-            self.viewpoints,
-            self.couplings,
-            pixels,
-            sums_back,
-            by_class,
-            children_back,
-            viewpoints_back,
-        )
+        routed = self.routing, self.children, self.viewpoints, self.couplings
+        native.run("route_back", *routed, pixels, sums_back, by_class, children_back, viewpoints_back)
         return children_back, viewpoints_back
 
 
