@@ -49,7 +49,7 @@ class Calibration:
         """Refuse values that no fit gives: they may come from a damaged file."""
         valid = np.isfinite(self.temperature) and self.temperature > 0 and self.pixels > 0
         valid = valid and self.at.shape == self.share.shape
-        for values in (self.at, self.share, self.conformity):
+        for values in self.arrays().values():
             valid = valid and values.ndim == 1 and values.dtype == np.float64
             valid = valid and bool(((values >= 0) & (values <= 1)).all() and (np.diff(values) >= 0).all())
         if not (valid and self.conformity.size in (0, self.pixels // self._step)):
@@ -132,7 +132,7 @@ def fit_calibration(scores: Scores, truth: Positions) -> Calibration:
     wrong = int((scores.argmax(axis=1) != truth).sum())
     kinds = [False, True] if wrong >= _LEAST_FOR_ISOTONIC else [False]
     of_truth = [_cross_validate(scores, truth, isotonic) for isotonic in kinds]
-    best = int(np.argmin([_log_loss(probabilities) for probabilities in of_truth]))
+    best = int(np.argmin([-np.log(np.maximum(likely, _LEAST)).mean() for likely in of_truth]))  # log loss
     fitted = _fit(scores, truth, kinds[best])
     step = -(-len(scores) // _TABLE)
     conformity = np.sort(of_truth[best])[step - 1 :: step].copy()  # contiguous, as the model file needs it
@@ -186,7 +186,3 @@ def _cross_validate(scores: Scores, truth: Positions, isotonic: bool) -> Floats:
             probabilities = _fit(scores[others], truth[others], isotonic)(scores[out])
             of_truth[out] = probabilities[np.arange(len(probabilities)), truth[out]]
     return of_truth
-
-
-def _log_loss(of_truth: Floats) -> float:
-    return float(-np.log(np.maximum(of_truth, _LEAST)).mean())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import ModelError, SceneError
 from hypercaps.inference.attribution import Attribution, Deletion, attribute, lengths_after_deletion
 from hypercaps.inference.model import TrainedModel
-from hypercaps.inference.predict import map_window
+from hypercaps.inference.predict import OnProgress, map_window
 from hypercaps.models.protocols import Explainable
 from hypercaps.training.patches import read_with_halo, reflect_invalid
 
@@ -27,7 +26,6 @@ _SIDE = 32  # of the windows that are searched for pixels of a class: whole tile
 _WINDOWS = 256  # searched at most: a quarter of a million pixels
 
 Floats = npt.NDArray[np.float64]
-OnProgress = Callable[[int, int], None]  # pixels done, pixels in all
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.inference.model import TrainedModel
-from hypercaps.models.protocols import BatchInvariant, IndexedForward, WindowForward, kernel_threads
+from hypercaps.models.protocols import IndexedForward, WindowForward, kernel_threads
 from hypercaps.training.patches import read_with_halo, reflect_invalid, reflect_places
 
 STRIP = 4  # rows of a tile per forward pass: 64 pixels fit into the cache
@@ -182,7 +182,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
     height, width = mask.shape
     mapped = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
-    if isinstance(model.network, BatchInvariant) and model.network.is_batch_invariant:  # needs no fixed tiles
+    if isinstance(model.network, IndexedForward) and model.network.is_batch_invariant:  # needs no fixed tiles
         components = model.preprocessing.transform(pixels.values, pixels.valid)
         scores[mapped] = _classify_indexed(model, components, pixels.valid, mapped)
         return scores

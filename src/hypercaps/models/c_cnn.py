@@ -48,7 +48,7 @@ class ConvCNN(IndexedNetwork):
         return self._logits(self.features(patches))
 
     def by_kernels(self, spectra: Tensor, places: Tensor) -> Tensor:
-        stack = kernels.Stack.of(self.spatial, self.primary, self.conv)
+        stack = self.stack(self.primary, self.conv)
         return self._logits(kernels.layers(stack, spectra, places).transpose(1, 2))
 
     def _logits(self, features: Tensor) -> Tensor:

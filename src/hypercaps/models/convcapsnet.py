@@ -47,12 +47,10 @@ class ConvCapsNet(IndexedNetwork, CapsuleNetwork):
 
     @property
     def is_batch_invariant(self) -> bool:
-        """Whether, without gradients, a pixel's scores are the same to the bit whatever else is in its batch."""
         return kernels.usable(self.classcaps.viewpoints)
 
     @property
     def view(self) -> tuple[int, int]:
-        """Number of components that one position of the lower capsules sees, and the step between positions."""
         primary, conv = self.primary.conv, self.conv.conv
         width = primary.weight.shape[2] + (conv.weight.shape[2] - 1) * primary.stride
         return width, primary.stride * conv.stride
@@ -66,5 +64,5 @@ class ConvCapsNet(IndexedNetwork, CapsuleNetwork):
         return self.lengths(patches)
 
     def by_kernels(self, spectra: Tensor, places: Tensor) -> Tensor:
-        stack = kernels.Stack.of(self.spatial, self.primary.conv, self.conv.conv, capsule=self.conv.size)
+        stack = self.stack(self.primary.conv, self.conv.conv, capsule=self.conv.size)
         return kernels.lengths(stack, self.viewpoints.flatten(0, 1), self.routings, spectra, places)

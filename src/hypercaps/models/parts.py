@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
 from hypercaps.models.capsules import kernels
-from hypercaps.models.capsules.layers import ClassCaps, SpatialConv
+from hypercaps.models.capsules.layers import ClassCaps, SpatialConv, SpectralConv
 
 
 class PatchNetwork(nn.Module):
@@ -40,6 +40,15 @@ class IndexedNetwork(PatchNetwork):
     """A network that starts with ``SpatialConv``; float32 on the processor is computed by the compiled kernels."""
 
     spatial: SpatialConv
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        return False
+
+    def stack(self, primary: SpectralConv, conv: SpectralConv, *, capsule: int = 0) -> kernels.Stack:
+        """The weights of the layers for the kernels; ``capsule`` is the dimension of the squashed capsules, if any."""
+        weights = tuple(part for layer in (self.spatial, primary, conv) for part in (layer.weight, layer.bias))
+        return kernels.Stack(weights, (primary.stride, conv.stride), capsule)
 
     @abstractmethod
     def by_layers(self, patches: Tensor) -> Tensor:
@@ -89,7 +98,6 @@ class CapsuleNetwork(PatchNetwork):
 
     @property
     def viewpoints(self) -> Tensor:
-        """Viewpoint matrices from each lower capsule to each class: (positions, arrays, n, e, d)"""
         return self.classcaps.viewpoints
 
     @property

@@ -19,17 +19,12 @@ from hypercaps.compute import native
 class IndexedForward(Protocol):
     """Scores patches without copying them; nearly all of its work is done by the compiled kernels."""
 
-    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
-        """Spectra (S, C) and the row of each patch's pixels in them (B, D*D) int32 -> scores (B, n)"""
-
-
-@runtime_checkable
-class BatchInvariant(IndexedForward, Protocol):
-    """Can tell whether a pixel's scores are the same to the bit whatever else is in its batch."""
-
     @property
     def is_batch_invariant(self) -> bool:
-        """True where the compiled kernels are used, and no gradients are taken."""
+        """Whether, without gradients, a pixel's scores are the same to the bit whatever else is in its batch."""
+
+    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
+        """Spectra (S, C) and the row of each patch's pixels in them (B, D*D) int32 -> scores (B, n)"""
 
 
 @runtime_checkable

@@ -7,10 +7,10 @@ without compiled kernels, use ``route_through_weights``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
@@ -27,15 +27,6 @@ def usable(*tensors: Tensor) -> bool:
 # ---- the layers before the routing -----------------------------------------------------------------------------------
 
 
-class _Weighted(Protocol):
-    weight: nn.Parameter
-    bias: nn.Parameter
-
-
-class _Strided(_Weighted, Protocol):
-    stride: int
-
-
 @dataclass(frozen=True)
 class Stack:
     """The weights of SpatialConv, PrimaryCaps and 1D-ConvCaps (or the layers of c-CNN) for the kernels.
@@ -46,11 +37,6 @@ class Stack:
     weights: tuple[Tensor, ...]  # weight and bias of each layer
     strides: tuple[int, int]
     capsule: int  # dimension of the squashed parent capsules; 0: neurons with ReLU
-
-    @classmethod
-    def of(cls, spatial: _Weighted, primary: _Strided, conv: _Strided, *, capsule: int = 0) -> Stack:
-        weights = tuple(part for layer in (spatial, primary, conv) for part in (layer.weight, layer.bias))
-        return cls(weights, (primary.stride, conv.stride), capsule)
 
     def sizes(self, bands: int) -> native.Layers:
         (filters, area), (channels1, _, window1), (channels2, _, window2) = (w.shape for w in self.weights[::2])
@@ -240,7 +226,12 @@ def lengths(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, 
     """
     viewpoints = _whole(viewpoints)
     if not torch.is_grad_enabled():
-        return _lengths_in_one_pass(stack, viewpoints, iterations, spectra, places)
+        viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
+        sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
+        routing = _sizes(viewpoints, iterations, len(places))
+        lengths = torch.empty(len(places), routing.classes)
+        native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), lengths)
+        return lengths
     result: Tensor = _Lengths.apply(  # type: ignore[no-untyped-call]
         stack, iterations, spectra, places, viewpoints, *stack.weights
     )
@@ -263,15 +254,6 @@ class _Lengths(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         children_back, viewpoints_back = ctx.routed.back(gradients[0], of="lengths")
         return None, None, None, None, viewpoints_back, *ctx.layers.back(children_back)
-
-
-def _lengths_in_one_pass(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor) -> Tensor:
-    viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
-    sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
-    routing = _sizes(viewpoints, iterations, len(places))
-    result = torch.empty(len(places), routing.classes)
-    native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), result)
-    return result
 
 
 # ---- routing by torch alone ------------------------------------------------------------------------------------------
