@@ -18,7 +18,7 @@ import rasterio
 from rasterio.windows import Window
 
 from hypercaps import Legend
-from hypercaps.cli.options import memory_bytes
+from hypercaps.cli.values import memory_bytes
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import write_model
 from hypercaps.models.registry import get_method

@@ -22,6 +22,19 @@ from support.scenes import QUICK, make_cube
 _DATA = Path(os.environ.get("HYPERCAPS_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group tests for ``--dist loadgroup``: those of a module share its fixtures, so one worker runs them.
+
+    Tests of several methods are grouped by method, and long trainings are distributed one by one.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and item.get_closest_marker("scene") is None:
+            parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+            method = parameters.get("fitted", parameters.get("method", ""))
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.name} {method}".strip()))
+
+
 @pytest.fixture
 def made() -> tuple[Scene, Labels]:
     cube, labels = make_cube()

@@ -23,6 +23,8 @@ HOMES = {
     "torch": {"compute", "models", "training", "inference", "classifier"},
     "rasterio": {"io"},
     "h5py": {"io"},
+    "defusedxml": {"io"},
+    "isal": {"io"},
     "h5netcdf": set(),
     "xarray": set(),
     "zarr": {"io"},

@@ -329,5 +329,5 @@ def test_labels_are_checked_once_for_a_scene() -> None:
     assert not [warning for warning in later if "are left out" in str(warning.message)]
     assert fitted.model_.split.labels == labels.digest()
     with pytest.warns(DataWarning) as whole:
-        ConvCapsClassifier(method="rbf-svm").fit(scene, labels)
+        ConvCapsClassifier(method="rbf-svm").fit(scene, Labels.from_array(array))
     assert len([warning for warning in whole if "are left out" in str(warning.message)]) == 1

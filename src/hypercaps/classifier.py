@@ -39,6 +39,7 @@ from hypercaps.models.recipes import Recipe, Trained
 from hypercaps.models.registry import Method, get_method
 from hypercaps.training.checks import as_int, check_enough, check_kinds, check_split, compare_names
 from hypercaps.training.job import TrainingData, TrainingJob
+from hypercaps.training.loop import LoopSettings
 from hypercaps.training.loop import OnProgress as OnTraining
 from hypercaps.training.memory import check_memory
 from hypercaps.training.preprocessing import Preprocessing
@@ -168,7 +169,9 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         """
         job = self._check(scene, labels, split)
         data = TrainingData.read(job)
-        trained = job.recipe.train(data.trainer(job, on_progress))
+        method, batch_size = job.method, job.record.batch_size or 1
+        settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress)
+        trained = job.recipe.train(data.trainer(job, settings))
         self.split_: Split = job.split
         self.history_: History = trained.history
         self.model_ = _build_model(job, data.preprocessing, trained)

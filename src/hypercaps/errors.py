@@ -1,8 +1,4 @@
-"""Errors and warnings of hypercaps.
-
-Catch HypercapsError to catch all errors of this module.
-Each message says what was given, what is expected and what to do next, in one sentence.
-"""
+"""Errors and warnings: a message says in one sentence what was given, what is expected and what to do next."""
 
 from __future__ import annotations
 
@@ -70,5 +66,4 @@ class DataWarning(UserWarning):
 
 
 def warn_data(message: str) -> None:
-    """Issue a DataWarning."""
     warnings.warn(message, DataWarning, stacklevel=2)

@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,23 +49,16 @@ from hypercaps.study.study import StudyCallbacks, run_study
 from hypercaps.study.study_file import open_study
 from hypercaps.training.preprocessing import PREPROCESSINGS
 from support.cluster_work import die, double, double_or_work, fail, wait_and_return
+from support.processes import worker_processes
 from support.scenes import make_cube
 from support.vectors import write_scene_and_labels
 
+pytestmark = pytest.mark.xdist_group("processes")
 dask = pytest.importorskip("dask", reason="dask is not installed")
 
 
 def hypercaps(*args: object) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])
-
-
-def worker_processes(of: int | None = None) -> list[psutil.Process]:
-    found = []
-    for child in psutil.Process(of).children(recursive=True):
-        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
-            if "spawn_main" in " ".join(child.cmdline()):
-                found.append(child)
-    return found
 
 
 @pytest.fixture(scope="module")

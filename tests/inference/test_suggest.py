@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
-from hypercaps.data.labels import Legend
+from hypercaps.data.labels import Legend, Suggestion
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import OutputError, SceneError
 from hypercaps.inference.predict import MappedWindow
-from hypercaps.inference.suggest import KEPT, Suggestion, suggest
+from hypercaps.inference.suggest import KEPT, suggest
 from hypercaps.io.writers.points import write_points
 from support.scenes import make_cube
 

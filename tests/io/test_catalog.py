@@ -80,15 +80,14 @@ def test_every_entry_is_complete(name: str) -> None:
     assert len(set(names)) == len(names)
     assert len(set(colors)) == len(colors)
     assert all(0 <= part <= 255 for color in colors for part in color)
-    for file in (entry.cube, entry.labels):
+    for file in entry.files.values():
         assert file.key
         assert file.name.endswith(".mat")
         assert re.fullmatch(r"https://www\.ehu\.eus/ccwintco/uploads/[0-9a-f]/[0-9a-f]{2}/\w+\.mat", file.url)
-        if (name, file) != ("salinas", entry.cube):  # the one that nobody has published
+        if (name, file) != ("salinas", entry.files["cube"]):  # the one that nobody has published
             assert re.fullmatch("[0-9a-f]{64}", file.sha256)
             assert file.bytes > 0
-    assert entry.file("cube") is entry.cube
-    assert entry.file("labels") is entry.labels
+    assert list(entry.files) == ["cube", "labels"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -124,7 +123,7 @@ def test_sizes_and_checksums_are_the_published_ones(real_data: Path) -> None:
     published = dict(re.findall(r"^\| ([0-9a-f]/[0-9a-f]{2}/\w+\.mat) \| (\d+ \| [0-9a-f]{64}) \|$", text, re.M))
     stated = {}
     for entry in map(catalog.get_scene, NAMES):
-        for file in (entry.cube, entry.labels):
+        for file in entry.files.values():
             stated[file.path] = f"{file.bytes} | {file.sha256}"
     assert stated.pop("f/f1/Salinas.mat") == "0 | "
     assert stated == published

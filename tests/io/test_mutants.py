@@ -408,6 +408,8 @@ def test_kilobytes_that_claim_400_terabytes(tmp_path: Path) -> None:
 import time
 from hypercaps.errors import SceneError
 from hypercaps.io.open import open_scene
+
+pytestmark = pytest.mark.xdist_group("processes")
 for path in {[str(path) for path in paths]!r}:
     started = time.monotonic()
     try:

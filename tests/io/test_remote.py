@@ -153,7 +153,7 @@ def test_labels_and_info_and_tiles(served: Served) -> None:
     gt = np.arange(12).reshape(3, 4) % 3
     write(served.folder / "gt.tif", gt, "uint8", **PLACE)
     np.testing.assert_array_equal(open_labels(f"{served.address}/gt.tif", allow_remote=True).array, gt)
-    about = describe(f"{served.address}/gt.tif", allow_remote=True)
+    about = describe(f"{served.address}/gt.tif", allow_remote=True).to_json()
     assert (about["kind"], about["labelled"], about["file"]) == ("labels", 8, f"{served.address}/gt.tif")
     write(served.folder / "left.tif", CUBE[:, :100], **PLACE)
     east = GRID @ rasterio.Affine.translation(100, 0)

@@ -26,6 +26,8 @@ from hypercaps.pipeline.map_context import map_legend, unsure_label
 from hypercaps.pipeline.requests import MEMORY, MapRequest
 from support.scenes import make_cube
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 SCENE = replace(
     Scene.from_array(make_cube(rows=70, cols=52)[0], name="made"),
     crs="EPSG:32633",
@@ -260,7 +262,7 @@ def test_a_scene_that_breaks_in_the_middle_leaves_nothing(
             raise SceneError("made.tif is damaged")
         return SCENE.reader(rows, cols)
 
-    monkeypatch.setattr("hypercaps.pipeline.map._about", lambda *_: {})
+    monkeypatch.setattr(Scene, "fingerprint", lambda _: "")  # reads pixels too
     with pytest.raises(SceneError, match="damaged"):
         make_map(trained, replace(SCENE, reader=broken), all_files(tmp_path), model_sha256="abc")
     assert contents(tmp_path) == {}

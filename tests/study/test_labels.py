@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from hypercaps.cli import app
 from support.vectors import write_scene_and_labels
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 SCENES = {
     "polygons": '{ name = "polygons", cube = "scene.tif", labels = "fields.gpkg", class_field = "kind" }',
     "coarse": '{ name = "coarse", cube = "scene.tif", labels = "coarse.tif" }',

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from hypercaps.data.json_records import from_json
 from hypercaps.data.labels import Legend
 from hypercaps.report.map_pictures import maps_picture
 from hypercaps.report.plots import convergence_picture
 from hypercaps.study.document import Heading, Picture, Table, Text, to_html, to_markdown
 from hypercaps.study.folder import StudyLog
 from hypercaps.study.pages import study_document, write_study
-from hypercaps.study.records import from_json, read_record
+from hypercaps.study.records import read_record
 
 HOSTILE = '<script>alert("1")</script>'
 ABOUT = {

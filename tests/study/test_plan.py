@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hypercaps.errors import CatalogError, ModelError, StudyError
+from hypercaps.models.registry import get_method
 from hypercaps.study.study_file import builtin_studies, open_study
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +124,12 @@ def test_keys_are_those_of_the_published_results() -> None:
     assert {setting.key for setting in settings if setting.seed == 0} <= published
 
 
+def test_the_key_of_recipe_best_does_not_depend_on_its_description() -> None:
+    key = "indian-pines_convcapsnet_best_5each_seed00_5f7ab4"
+    assert key in {setting.key for setting in open_study("few-labels").settings()}
+    assert "labels propagated over the scene" in get_method("convcapsnet").recipe("best").describe()
+
+
 def test_a_part_of_a_study(written: Path) -> None:
     study = open_study(str(written))
     part = study.only(methods=["mlp", "c-cnn"], scenes=["mine"], repeats=5)
@@ -215,6 +222,7 @@ def test_few_labels_uses_both_splits_with_one_guard_for_all_methods() -> None:
         ("per_class = [0]", "per_class is 0"),
         ("per_class = 5", "per_class must be a list"),
         ("per_class = [5]\ntrain_shares = [0.1, 0.2]", "per_class replaces the train shares"),
+        ("per_class = [5]\ntrain_shares = 0.1", "train_shares must be a list"),
     ],
 )
 def test_invalid_settings_of_the_split_are_refused(tmp_path: Path, line: str, match: str) -> None:

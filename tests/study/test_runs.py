@@ -23,8 +23,11 @@ from hypercaps.study.plan import Study
 from hypercaps.study.records import Record
 from hypercaps.study.study import StudyCallbacks, run_study
 from hypercaps.study.study_file import open_study
+from support.processes import worker_processes
 from support.scenes import make_cube
 from support.study_work import RunOrDie
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 STUDY = """
 title = "Made"
@@ -266,9 +269,8 @@ def test_workers_end_when_their_study_is_killed(tmp_path: Path, study: Study) ->
     parent = subprocess.Popen([*command, "--methods", "convcapsnet", "--workers", "2"], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 120
-        while len(children := psutil.Process(parent.pid).children(recursive=True)) < 2 and time.monotonic() < deadline:
+        while len(workers := worker_processes(parent.pid)) < 2 and time.monotonic() < deadline:
             time.sleep(0.2)
-        workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
         assert len(workers) == 2
     finally:
         parent.kill()

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from hypercaps import __version__
+from hypercaps.cli import options as opt
 from hypercaps.cli.messages import SentenceGroup, show_warning
-from hypercaps.cli.options import Debug
 
 app = typer.Typer(
     cls=SentenceGroup,
@@ -38,7 +38,7 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    debug: Debug = False,
+    debug: opt.Debug = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,

@@ -5,43 +5,34 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain
-from hypercaps.cli.options import (
-    AllowRemote,
-    ClassName,
-    Debug,
-    JsonFile,
-    ModelArg,
-    OutFigure,
-    Pixel,
-    Resample,
-    SceneArg,
-    Threads,
-    Wavelengths,
-    set_threads,
-    with_bands_of,
-)
+from hypercaps.cli.values import STDOUT, open_cube, set_threads, with_bands_of
 from hypercaps.errors import SceneError
+
+if TYPE_CHECKING:
+    from hypercaps.inference.explain import Explanation
 
 
 @app.command(epilog="Example:  hypercaps explain runs/first/model.safetensors cube.mat --at 70,70 --out why.png")
 def explain(
-    model: ModelArg,
-    scene: SceneArg,
+    model: opt.ModelArg,
+    scene: opt.SceneArg,
     *,
-    out: OutFigure = None,
-    json_file: JsonFile = None,
-    at: Pixel = None,
-    class_name: ClassName = None,
-    wavelengths: Wavelengths = None,
-    allow_remote: AllowRemote = False,
-    resample: Resample = False,
-    threads: Threads = None,
-    debug: Debug = False,
+    out: opt.OutFigure = None,
+    json_file: opt.JsonFile = None,
+    at: opt.Pixel = None,
+    class_name: opt.ClassName = None,
+    wavelengths: opt.Wavelengths = None,
+    allow_remote: opt.AllowRemote = False,
+    resample: opt.Resample = False,
+    threads: opt.Threads = None,
+    debug: opt.Debug = False,
 ) -> None:
     """Show which bands a class capsule responded to.
 
@@ -50,49 +41,54 @@ def explain(
     capsule is without them. See docs/explain.md.
     """
     from hypercaps.classifier import load_model
-    from hypercaps.cli import progress, tables
     from hypercaps.inference.explain import explain_at, explain_class, find_class
     from hypercaps.io.inputs import input_files
-    from hypercaps.io.open import open_scene
-    from hypercaps.io.writers.atomic import check_output, write_files
 
-    console = console_out()
-    to_stdout = json_file == Path("-")
-    taken = input_files(model, scene, wavelengths)
-    if out is not None:
-        check_output(out, {".png"}, inputs=taken)
-        taken.append(out)
-    if json_file is not None and not to_stdout:
-        check_output(json_file, inputs=taken)
+    _check_outputs(out, json_file, input_files(model, scene, wavelengths))
     if at is None and class_name is None:
         raise SceneError("there is nothing to explain: name a pixel (--at ROW,COL) or a class (--class NAME)")
     pixel = None if at is None else _pixel(at)
     trained = load_model(model).model_
     label = None if class_name is None else find_class(trained, class_name)
-    download = progress.download_bar(console)
-    cube = open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
-    cube = with_bands_of(trained, cube, resample)
+    cube = with_bands_of(trained, open_cube(scene, wavelengths, allow_remote), resample)
     set_threads(threads)
     if pixel is not None:
-        found = explain_at(trained, cube, *pixel, label=label)
+        explanation = explain_at(trained, cube, *pixel, label=label)
     else:
         assert label is not None  # because a pixel or a class was given
-        found = explain_class(trained, cube, label)
-    about = found.describe()
-    files = {}
+        explanation = explain_class(trained, cube, label)
+    _show(explanation, out, json_file)
+
+
+def _check_outputs(out: Path | None, json_file: Path | None, inputs: list[Path]) -> None:
+    from hypercaps.io.writers.atomic import check_output
+
+    if out is not None:
+        check_output(out, {".png"}, inputs=inputs)
+    if json_file is not None and json_file != STDOUT:
+        check_output(json_file, inputs=inputs if out is None else [*inputs, out])
+
+
+def _show(explanation: Explanation, out: Path | None, json_file: Path | None) -> None:
+    """Write the figure and the JSON file, all or nothing, and print the table, or the JSON in its place."""
+    from hypercaps.cli import tables
+    from hypercaps.io.writers.atomic import write_files
+
+    text, files = json.dumps(explanation.describe(), indent=2, allow_nan=False), {}
     if out is not None:
         from hypercaps.report.plots import attribution_picture
 
-        files[out] = attribution_picture(found)
-    if json_file is not None and not to_stdout:
-        files[json_file] = (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()
+        files[out] = attribution_picture(explanation)
+    if json_file is not None and json_file != STDOUT:
+        files[json_file] = f"{text}\n".encode()
     write_files(files)
-    if to_stdout:
-        typer.echo(json.dumps(about, indent=2, allow_nan=False))
+    if json_file == STDOUT:
+        typer.echo(text)
         return
-    tables.print_explanation(console, found)
+    console = console_out()
+    tables.print_explanation(console, explanation)
     for path in files:
-        console.print(f"wrote {plain(path)}")
+        console.print(f"wrote {plain(path)}", soft_wrap=True)
 
 
 def _pixel(text: str) -> tuple[int, int]:

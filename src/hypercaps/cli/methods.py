@@ -6,19 +6,19 @@ import json
 
 import typer
 
+from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out
-from hypercaps.cli.options import Bands, Classes, Debug, Json
 from hypercaps.errors import ModelError
 
 
 @app.command(epilog="Example:  hypercaps methods --bands 200 --classes 16")
 def methods(
     *,
-    bands: Bands = None,
-    classes: Classes = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    bands: opt.Bands = None,
+    classes: opt.Classes = None,
+    as_json: opt.Json = False,
+    debug: opt.Debug = False,
 ) -> None:
     """List the methods, their input and their training recipes."""
     from hypercaps.cli import tables

@@ -20,7 +20,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from hypercaps.cli.messages import say
+
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
+    from hypercaps.pipeline.requests import RunObserver
     from hypercaps.study.plan import Setting
     from hypercaps.study.records import Record
     from hypercaps.study.study import StudyStart
@@ -57,6 +60,15 @@ class RunProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+    def observer(self) -> RunObserver:
+        """The functions that a job calls."""
+        from hypercaps.pipeline.requests import RunObserver
+
+        return RunObserver(self.training, self.mapping, self.second_training)
+
+    def second_training(self, split: str) -> None:
+        say(f"Training a second time, with --split {split}, by the same recipe.")
 
     def training(self, now: TrainingProgress) -> None:
         figures = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"

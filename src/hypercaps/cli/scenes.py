@@ -6,13 +6,13 @@ import json
 
 import typer
 
+from hypercaps.cli import options as opt
 from hypercaps.cli.app import scenes_app
 from hypercaps.cli.messages import console_out, plain
-from hypercaps.cli.options import Debug, Json, SceneNameArg
 
 
 @scenes_app.callback(epilog="Example:  hypercaps scenes download pavia-university")
-def scenes(ctx: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
+def scenes(ctx: typer.Context, as_json: opt.Json = False, debug: opt.Debug = False) -> None:
     """List the public scenes, or download one."""
     if ctx.invoked_subcommand is not None:
         return
@@ -28,8 +28,8 @@ def scenes(ctx: typer.Context, as_json: Json = False, debug: Debug = False) -> N
 
 @scenes_app.command("download", epilog="Example:  hypercaps scenes download pavia-university")
 def download(
-    name: SceneNameArg,
-    debug: Debug = False,
+    name: opt.SceneNameArg,
+    debug: opt.Debug = False,
 ) -> None:
     """Download a public scene, check it, and print the paths of its files."""
     from hypercaps.cli import progress

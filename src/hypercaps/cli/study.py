@@ -6,23 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain, say
-from hypercaps.cli.options import (
-    Budget,
-    ClusterOption,
-    Debug,
-    Methods,
-    OutFolder,
-    Repeats,
-    Scenes,
-    StudyArg,
-    Workers,
-    cluster_of,
-    command_line,
-    listed,
-    refuse_together,
-)
+from hypercaps.cli.values import cluster_of, command_line, listed, refuse_together
 from hypercaps.errors import StudyError
 
 if TYPE_CHECKING:
@@ -33,16 +20,16 @@ if TYPE_CHECKING:
 @app.command(epilog="Example:  hypercaps study quick --out studies/quick")
 def study(
     ctx: typer.Context,
-    which: StudyArg,
+    which: opt.StudyArg,
     *,
-    out: OutFolder,
-    scenes: Scenes = None,
-    methods: Methods = None,
-    repeats: Repeats = None,
-    workers: Workers = 1,
-    cluster: ClusterOption = None,
-    budget: Budget = None,
-    debug: Debug = False,
+    out: opt.OutFolder,
+    scenes: opt.Scenes = None,
+    methods: opt.Methods = None,
+    repeats: opt.Repeats = None,
+    workers: opt.Workers = 1,
+    cluster: opt.ClusterOption = None,
+    budget: opt.Budget = None,
+    debug: opt.Debug = False,
 ) -> None:
     """Run methods x scenes x label shares x seeds, and compare with the paper.
 

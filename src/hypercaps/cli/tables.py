@@ -16,27 +16,8 @@ from hypercaps.report.wording import both_text, leakage_text, scene_text, split_
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.inference.explain import Explanation
     from hypercaps.inference.run_metrics import RunMetrics
+    from hypercaps.pipeline.describe import Description
     from hypercaps.study.study import StudyResult
-
-_FILES = {
-    "report.html": "the whole run on one page: start here",
-    "map.png": "the map beside the ground truth",
-    "map.tif": "the class map, with colours, for a GIS",
-    "map.tif.aux.xml": "class names, for GDAL",
-    "map.qml": "style of the map, for QGIS",
-    "confidence.tif": "confidence of each pixel, 0 to 1",
-    "probabilities.tif": "probability of each class, one band per class",
-    "sets.tif": "number of classes in each pixel's conformal set",
-    "metrics.json": "all scores and settings",
-    "curves.png": "training loss and validation accuracy by epoch",
-    "history.csv": "the same as numbers",
-    "reliability.png": "how well confidence matches accuracy",
-    "scene.png": "the scene in three of its bands",
-    "labels.png": "the ground truth",
-    "classes.json": "class spectra and band attribution",
-    "split.npz": "training, validation and test pixels",
-    "model.safetensors": "the model, for 'hypercaps map'",
-}
 
 
 def print_scores(console: Console, metrics: RunMetrics) -> None:
@@ -107,7 +88,6 @@ def _percent(value: float | None) -> str:
 
 def print_files(console: Console, out: Path) -> None:
     """The files of a run's folder."""
-    assert set(_FILES) == set(RUN_FILES)
     console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
     for name, meaning in RUN_FILES.items():
         if (out / name).exists():
@@ -191,25 +171,24 @@ def print_explanation(console: Console, explanation: Explanation, *, most: int =
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def print_facts(console: Console, facts: Mapping[str, Any]) -> None:
+def print_facts(console: Console, about: Description) -> None:
     """Facts as two columns, and below them the classes."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    for key, value in facts.items():
+    for key, value in about.to_json().items():
         if key != "classes":
             table.add_row(key.replace("_", " "), escape(_short(value)))
     console.print(table)
-    classes = facts.get("classes")
-    if classes:
+    if len(about.legend):
         console.print()
-        for entry in classes:
-            r, g, b = entry["color"]
-            count = f"  {entry['pixels']:,} pixels" if "pixels" in entry else ""
-            console.print(f"  [rgb({r},{g},{b})]██[/] {entry['label']:>3}  {escape(entry['name'])}{count}")
+    for entry in about.legend:
+        r, g, b = entry.color
+        count = f"  {about.counts[entry.label]:,} pixels" if about.counts else ""
+        console.print(f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}{count}")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -7,7 +7,7 @@ import hashlib
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,20 @@ class LegendEntry(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether the name is more than the default, "class <label>"."""
         return self.name != f"class {self.label}"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A pixel that is worth a label."""
+
+    rank: int  # from 1, the most useful first
+    row: int
+    col: int
+    first: LegendEntry  # the predicted class
+    second: LegendEntry  # the class with the second-highest score
+    confidence: float  # in the first
+    margin: float  # score of the first minus that of the second
 
 
 # Twelve distinct colours; further classes get colours from the colour wheel.
@@ -52,7 +64,8 @@ def default_color(position: int) -> Rgb:
 
 def parse_color(text: str) -> Rgb:
     """'#rrggbb' to (r, g, b)."""
-    return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+    red, green, blue = bytes.fromhex(text[1:])
+    return red, green, blue
 
 
 @dataclass(frozen=True)
@@ -89,12 +102,7 @@ class Legend:
             names = [f"class {label}" for label in numbers]
         if len(names) != len(numbers):
             raise LabelsError(f"{len(names)} names for {len(numbers)} classes {numbers}: give one for each")
-        return cls(
-            tuple(
-                LegendEntry(label, name, default_color(i))
-                for i, (label, name) in enumerate(zip(numbers, names, strict=True))
-            )
-        )
+        return cls(tuple(map(LegendEntry, numbers, names, map(default_color, range(len(numbers))))))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -110,13 +118,7 @@ class Legend:
     def only(self, labels: Iterable[int]) -> Legend:
         """The entries of ``labels``, with a default entry for each label that is not in this legend."""
         entries = {entry.label: entry for entry in self.entries}
-        numbers = sorted({int(label) for label in labels})
-        return Legend(
-            tuple(
-                entries.get(label, LegendEntry(label, f"class {label}", default_color(i)))
-                for i, label in enumerate(numbers)
-            )
-        )
+        return Legend(tuple(entries.get(entry.label, entry) for entry in Legend.of({int(label) for label in labels})))
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class Labels:
     groups: npt.NDArray[np.int32] | None = None
     _checked: _Checked | None = field(default=None, init=False, repr=False, compare=False)  # set by where_valid
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_checked": None}  # a scene may not be picklable
 
     @classmethod
@@ -226,11 +228,10 @@ class Labels:
         return valid
 
     def _without_invalid(self, scene: Scene) -> Labels:
-        """Only windows with labels are read."""
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
-            if part.any():
+            if part.any():  # only windows with labels are read
                 part[~scene.read(window.rows, window.cols).valid] = 0
         removed = int((self.array > 0).sum() - (kept > 0).sum())
         if removed == 0:
@@ -255,8 +256,6 @@ class Labels:
 
 
 class _Checked(NamedTuple):
-    """What ``Labels.where_valid`` found for one scene."""
-
     scene: weakref.ref[Scene]
     valid: Labels | None  # None: the labels themselves
     digest: str  # of the labels as they were given

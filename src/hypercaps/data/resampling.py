@@ -66,7 +66,7 @@ def resample(scene: Scene, wavelengths: npt.ArrayLike, fwhm: npt.ArrayLike | Non
         scene,
         shape=(scene.rows, scene.cols, target.size),
         dtype=np.dtype(np.float32),
-        reader=_reader(scene, [Tap(order[tap.bands], tap.weights) for tap in taps]),
+        reader=_reader(scene, [tap._replace(bands=order[tap.bands]) for tap in taps]),
         wavelengths=target,
         fwhm=widths,
     )
@@ -193,7 +193,7 @@ def differences(model: Floats, scene: Floats) -> list[str]:
         texts.append(f"{extra.sum()} are not the model's ({_listed(scene[extra])})")
     if shifted.any():
         pairs = [f"{scene[at]:.1f} for {wave:.1f}" for wave, at in zip(model[shifted], nearest[shifted], strict=True)]
-        texts.append(f"{shifted.sum()} are shifted by up to {offset[shifted].max():.1f} nm ({_shortened(pairs)})")
+        texts.append(f"{shifted.sum()} are shifted by up to {offset[shifted].max():.1f} nm ({_listed(pairs)})")
     return texts or ["they are in another order or more than once"]
 
 
@@ -214,11 +214,8 @@ def _spacing(waves: Floats) -> Floats:
     return spacing
 
 
-def _listed(waves: Floats) -> str:
-    return _shortened([f"{wave:.1f}" for wave in waves])
-
-
-def _shortened(words: Sequence[str]) -> str:
-    """The first few, and the number of the others."""
+def _listed(waves: Floats | Sequence[str]) -> str:
+    """The first few wavelengths, and the number of the others."""
+    words = [wave if isinstance(wave, str) else f"{wave:.1f}" for wave in waves]
     more = len(words) - _LISTED
     return ", ".join(words[:_LISTED]) + " nm" + (f" and {more} more" if more > 0 else "")

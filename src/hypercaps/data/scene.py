@@ -30,6 +30,14 @@ class Pixels(NamedTuple):
 PixelReader = Callable[[slice, slice], Pixels]
 
 
+class MapGrid(NamedTuple):
+    """Size and georeference of a raster."""
+
+    shape: tuple[int, int]  # rows, columns
+    crs: str | None = None
+    transform: Affine | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Lookup:
     """Geometry lookup table (GLT): the pixel of a swath scene for each pixel of a map-projected grid.
@@ -190,6 +198,12 @@ class Scene:
     @property
     def whole(self) -> Window:
         return Window(0, self.rows, 0, self.cols)
+
+    @property
+    def map_grid(self) -> MapGrid:
+        """The grid of the scene's maps: its own or, for a swath, that of the lookup table."""
+        grid = self if self.lookup is None else self.lookup
+        return MapGrid((grid.shape[0], grid.shape[1]), grid.crs, grid.transform)
 
     def read(self, rows: slice = slice(None), cols: slice = slice(None)) -> Pixels:
         """Read a window.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from hypercaps.data.scene import Scene
-from hypercaps.data.window import Window
+from hypercaps.data.window import Window, tile_windows
 
 TILE = 16  # pixels: windows are aligned to this grid, on which some networks compute
 _MOST_PIXELS = 1 << 16  # per window: a few seconds of work, for frequent progress and little loss when killed
@@ -20,15 +19,16 @@ def plan_windows(scene: Scene, *, patch: int, pixels: int) -> list[Window]:
     window has at least ``TILE`` x ``TILE`` pixels.
     """
     halo = patch - 1
-    block_rows, block_cols = _block(scene)
+    # The file's blocks, or TILE where they are not multiples of it.
+    block_rows, block_cols = (TILE if side % TILE else side for side in scene.block or (TILE, TILE))
     pixels = min(pixels, max(_MOST_PIXELS, (block_rows + halo) * (block_cols + halo)))
     rows = _round_down(pixels // (scene.cols + halo) - halo, block_rows)
     if rows >= min(_LEAST_ROWS, scene.rows):
-        return list(_grid(scene, rows, scene.cols))
+        return list(tile_windows(scene.whole, rows, scene.cols))
     side = math.isqrt(pixels) - halo
     rows = max(TILE, _round_down(side, block_rows))
     cols = max(TILE, _round_down(pixels // (rows + halo) - halo, block_cols))
-    return list(_grid(scene, rows, cols))
+    return list(tile_windows(scene.whole, rows, cols))
 
 
 def thinning(shape: tuple[int, int], longest: int) -> int:
@@ -36,21 +36,7 @@ def thinning(shape: tuple[int, int], longest: int) -> int:
     return max(1, -(-max(shape) // longest))
 
 
-def _block(scene: Scene) -> tuple[int, int]:
-    """Rows and columns of the file's blocks, or ``TILE`` where they are not multiples of it."""
-    if scene.block is None:
-        return TILE, TILE
-    rows, cols = (side if side % TILE == 0 else TILE for side in scene.block)
-    return rows, cols
-
-
 def _round_down(length: int, block: int) -> int:
     """``length`` rounded down to whole blocks, or to whole tiles if it is shorter than a block."""
     unit = block if length >= block else TILE
     return max(0, length // unit * unit)
-
-
-def _grid(scene: Scene, rows: int, cols: int) -> Iterator[Window]:
-    for r in range(0, scene.rows, rows):
-        for c in range(0, scene.cols, cols):
-            yield Window(r, min(r + rows, scene.rows), c, min(c + cols, scene.cols))

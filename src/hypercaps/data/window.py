@@ -23,8 +23,9 @@ class Window(NamedTuple):
         return slice(self.c0, self.c1)
 
 
-def tile_windows(within: Window, size: int) -> Iterator[Window]:
-    """Cover ``within`` by squares of ``size`` x ``size`` pixels, clipped at its edges, in row-major order."""
-    for r in range(within.r0, within.r1, size):
-        for c in range(within.c0, within.c1, size):
-            yield Window(r, min(r + size, within.r1), c, min(c + size, within.c1))
+def tile_windows(within: Window, rows: int, cols: int | None = None) -> Iterator[Window]:
+    """Cover ``within`` by windows of ``rows`` x ``cols`` pixels (default: squares), clipped, in row-major order."""
+    cols = cols or rows
+    for r in range(within.r0, within.r1, rows):
+        for c in range(within.c0, within.c1, cols):
+            yield Window(r, min(r + rows, within.r1), c, min(c + cols, within.c1))

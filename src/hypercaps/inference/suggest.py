@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import Legend, LegendEntry
+from hypercaps.data.labels import Legend, Suggestion
 from hypercaps.errors import SceneError
 from hypercaps.inference.predict import MappedWindow
 
@@ -25,19 +25,6 @@ _FAR = 0.1  # of the longer side of the mapped area: larger distances count as t
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """A pixel that is worth a label."""
-
-    rank: int  # from 1, the most useful first
-    row: int
-    col: int
-    first: LegendEntry  # the predicted class
-    second: LegendEntry  # the class with the second-highest score
-    confidence: float  # in the first
-    margin: float  # score of the first minus that of the second
 
 
 @dataclass(frozen=True)

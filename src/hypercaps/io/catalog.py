@@ -7,28 +7,26 @@ contains it, then in the user's cache; otherwise it is downloaded into the cache
 from __future__ import annotations
 
 import difflib
-import hashlib
 import importlib.util
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from hypercaps.data.labels import Legend, LegendEntry, parse_color
 from hypercaps.errors import CatalogError, warn_data
+from hypercaps.io.writers.atomic import file_sha256
 
 DATA_VARIABLE = "HYPERCAPS_DATA"  # a folder with downloaded files
 MIRROR_VARIABLE = "HYPERCAPS_MIRROR"  # another base URL for downloads
 
 Part = Literal["cube", "labels"]
+_PARTS: tuple[Part, ...] = ("cube", "labels")
 # Called with a file's name and size in bytes (0: unknown); returns an object for pooch's ``progressbar``.
 ProgressMaker = Callable[[str, int], Any]
 
@@ -48,8 +46,7 @@ class PublicFile:
 
     @property
     def url(self) -> str:
-        base: str = os.environ.get(MIRROR_VARIABLE) or _document()["base"]
-        return base.rstrip("/") + "/" + self.path
+        return f"{(os.environ.get(MIRROR_VARIABLE) or _document()['base']).rstrip('/')}/{self.path}"
 
 
 @dataclass(frozen=True)
@@ -67,72 +64,59 @@ class CatalogScene:
     licence: str
     citation: str
     legend: Legend
-    cube: PublicFile
-    labels: PublicFile
+    files: Mapping[Part, PublicFile]
     wavelengths: tuple[float, ...] | None  # nm, where known for every band
     package: str | None  # an installed package that contains the arrays
-    package_cube: PublicFile | None
-    package_labels: PublicFile | None
-
-    def file(self, part: Part) -> PublicFile:
-        return self.cube if part == "cube" else self.labels
+    package_files: Mapping[Part, PublicFile]
 
     def locate(self, part: Part) -> Path | None:
         """The local path of this part, unchecked; None if it must be downloaded."""
-        file = self.file(part)
+        file = self.files[part]
         return next(_in_data_folder(file), None) or self._in_package(part) or _in_cache(file)
 
     def get(self, part: Part, progress: ProgressMaker | None = None) -> tuple[Path, str | None]:
         """The verified file of this part, downloaded if needed, and the key of its array."""
-        file = self.file(part)
+        file = self.files[part]
         candidates = list(_in_data_folder(file))
         if candidates:
             return _first_intact(file, candidates), file.key
         packaged = self._in_package(part)
         if packaged is not None:
-            in_package = self.package_cube if part == "cube" else self.package_labels
-            assert in_package is not None
-            return _first_intact(in_package, [packaged]), None
+            return _first_intact(self.package_files[part], [packaged]), None
         return _first_intact(file, [_in_cache(file) or _download(file, progress)]), file.key
 
     def _in_package(self, part: Part) -> Path | None:
-        file = self.package_cube if part == "cube" else self.package_labels
-        if self.package is None or file is None:
-            return None
-        spec = importlib.util.find_spec(self.package)  # without importing it
+        spec = None if self.package is None else importlib.util.find_spec(self.package)  # without importing it
         if spec is None or spec.origin is None:
             return None
-        path = Path(spec.origin).parent / file.path
+        path = Path(spec.origin).parent / self.package_files[part].path
         return path if path.is_file() else None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """For ``hypercaps scenes --json`` and ``hypercaps info``."""
-        at_hand = self.locate("cube") is not None and self.locate("labels") is not None
         return {
             "name": self.name,
             "title": self.title,
             "place": self.place,
             "sensor": self.sensor,
-            "rows": self.shape[0],
-            "cols": self.shape[1],
-            "bands": self.shape[2],
-            "classes": [{"label": e.label, "name": e.name, "color": list(e.color)} for e in self.legend],
+            **dict(zip(("rows", "cols", "bands"), self.shape, strict=True)),
+            "classes": [entry._asdict() for entry in self.legend],
             "labelled": self.labelled,
-            "range_nm": list(self.range_nm),
-            "wavelengths_nm": None if self.wavelengths is None else list(self.wavelengths),
+            "range_nm": self.range_nm,
+            "wavelengths_nm": self.wavelengths,
             "pixel_m": self.pixel_m,
             "licence": self.licence,
             "citation": self.citation,
-            "at_hand": at_hand,
+            "at_hand": all(self.locate(part) is not None for part in self.files),
             "files": [
                 {"url": f.url, "bytes": f.bytes or None, "sha256": f.sha256 or None, "key": f.key}
-                for f in (self.cube, self.labels)
+                for f in self.files.values()
             ],
         }
 
 
 @cache
-def _document() -> dict[str, Any]:
+def _document() -> Any:
     return tomllib.loads((files("hypercaps.io") / "scenes.toml").read_text(encoding="utf-8"))
 
 
@@ -148,37 +132,29 @@ def get_scene(name: str) -> CatalogScene:
         raise CatalogError(f"there is no public scene {name!r}: known are {', '.join(names())}{hint}")
     entry = _document()["scenes"][name]
     package = entry.get("embedded", {})
+    plain = ("title", "place", "sensor", "labelled", "pixel_m", "licence", "citation")
     return CatalogScene(
         name=name,
-        title=entry["title"],
-        place=entry["place"],
-        sensor=entry["sensor"],
+        **{key: entry[key] for key in plain},
         shape=tuple(entry["shape"]),
-        labelled=entry["labelled"],
         range_nm=tuple(entry["range_nm"]),
-        pixel_m=entry["pixel_m"],
-        licence=entry["licence"],
-        citation=entry["citation"],
         legend=Legend(tuple(LegendEntry(label, text, parse_color(color)) for label, text, color in entry["classes"])),
-        cube=PublicFile(**entry["cube"]),
-        labels=PublicFile(**entry["labels"]),
-        wavelengths=_wavelengths(entry),
+        files={part: PublicFile(**entry[part]) for part in _PARTS},
+        wavelengths=_wavelengths(entry.get("wavelengths"), entry.get("dropped_bands", ())),
         package=package.get("package"),
-        package_cube=PublicFile(**package["cube"]) if package else None,
-        package_labels=PublicFile(**package["labels"]) if package else None,
+        package_files={part: PublicFile(**package[part]) for part in _PARTS if package},
     )
 
 
-def _wavelengths(entry: dict[str, Any]) -> tuple[float, ...] | None:
+def _wavelengths(sensor: str | None, dropped: Sequence[str]) -> tuple[float, ...] | None:
     """The sensor's wavelengths without the bands that were dropped from the file."""
-    if "wavelengths" not in entry:
+    if sensor is None:
         return None
-    sensor: npt.NDArray[np.float64] = np.array(_document()["wavelengths"][entry["wavelengths"]])
-    kept = np.ones(sensor.size, dtype=bool)
-    for span in entry.get("dropped_bands", []):  # "104-108" or "220", counted from 1
+    gone = set()
+    for span in dropped:  # "104-108" or "220", counted from 1
         first, _, last = span.partition("-")
-        kept[int(first) - 1 : int(last or first)] = False
-    return tuple(sensor[kept].tolist())
+        gone |= set(range(int(first), int(last or first) + 1))
+    return tuple(wave for band, wave in enumerate(_document()["wavelengths"][sensor], 1) if band not in gone)
 
 
 def cache_folder() -> Path:
@@ -204,42 +180,37 @@ def _in_cache(file: PublicFile) -> Path | None:
 
 
 def _first_intact(file: PublicFile, candidates: list[Path]) -> Path:
-    """The first candidate with the expected checksum, which is the published one or the pinned one."""
-    expected = file.sha256 or _pinned(file)
+    expected = _expected_sha256(file)
     try:
         for path in candidates:
-            if not expected or _sha256(path) == expected:
+            if not expected or file_sha256(path) == expected:
                 return path
     except OSError as error:
         raise CatalogError(f"{path} can't be read ({error.strerror}): repair it or move it away") from error
     path = candidates[0]
     raise CatalogError(
-        f"{path} is damaged or another file: SHA-256 {expected} was expected and {_sha256(path)} came "
+        f"{path} is damaged or another file: SHA-256 {expected} was expected and {file_sha256(path)} came "
         f"({path.stat().st_size:,} bytes{f', not {file.bytes:,}' if file.bytes else ''}); delete it, or get it "
         f"again by hand from {file.url}; to use it as it is, give its path in place of the scene's name"
     )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _pin_file(file: PublicFile) -> Path:
+    """Holds the checksum of the first download of a file without a published one."""
     return cache_folder() / f"{file.name}.sha256"
 
 
-def _pinned(file: PublicFile) -> str:
-    """The checksum of the first download, kept beside a file without a published one."""
+def _expected_sha256(file: PublicFile) -> str:
+    """The published checksum, or the pinned one; empty before the first download."""
     pin = _pin_file(file)
-    return pin.read_text().strip() if pin.is_file() else ""
+    return file.sha256 or (pin.read_text().strip() if pin.is_file() else "")
 
 
 def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
     import pooch
     import requests
 
-    expected = file.sha256 or _pinned(file) or None
+    expected = _expected_sha256(file)
     bar: Any = progress(file.name, file.bytes) if progress else False
     pooch.get_logger().setLevel("WARNING")
     by_hand = f"get {file.url} by hand and put it into {cache_folder()}, or into a folder named by {DATA_VARIABLE}"
@@ -254,7 +225,8 @@ def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
             )
         )
     except requests.exceptions.RequestException as error:
-        raise CatalogError(f"{file.name} can't be downloaded ({_brief(error)}): {by_hand}") from error
+        reason = type(error).__name__ if error.response is None else f"HTTP {error.response.status_code}"
+        raise CatalogError(f"{file.name} can't be downloaded ({reason}): {by_hand}") from error
     except ValueError as error:  # pooch found another checksum and deleted the file
         actual = re.search(r"got ([0-9a-f]{64})", str(error))
         raise CatalogError(
@@ -267,15 +239,10 @@ def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
         if bar:
             bar.close()  # pooch closes it only on success
     if not expected:
-        actual_sha256 = _sha256(path)
+        actual_sha256 = file_sha256(path)
         _pin_file(file).write_text(actual_sha256 + "\n")
         warn_data(
             f"no SHA-256 of {file.name} has been published: that of this download ({actual_sha256}) is expected from "
             "now on"
         )
     return path
-
-
-def _brief(error: Exception) -> str:
-    response = getattr(error, "response", None)
-    return f"HTTP {response.status_code}" if response is not None else type(error).__name__

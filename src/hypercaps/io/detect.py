@@ -61,9 +61,8 @@ class DetectedFile:
         """The raster, or the array named by the key or the only one of ``ndim`` dimensions; ``what`` it is for."""
         chosen = choose(self.arrays, self.key, ndim, self.path, what)
         with translate_errors(self.path):
-            array = chosen.load()
-            may_stay_on_disk = ndim == 3 or isinstance(array, StoredRaster)
-            return array if may_stay_on_disk else np.asarray(array)
+            array = chosen.load()  # cubes stay on disk
+            return array if ndim == 3 or isinstance(array, StoredRaster) else np.asarray(array)
 
 
 def _hdf5_arrays(path: Path) -> list[StoredArray]:

@@ -21,7 +21,6 @@ from hypercaps.io.detect import DetectedFile, detect, detect_file
 from hypercaps.io.labels.mask import array_mask, raster_mask
 from hypercaps.io.labels.merge import LabelFile, merge, renumber
 from hypercaps.io.labels.regrid import labels_on_grid
-from hypercaps.io.labels.vector import vector_labels, vector_mask
 from hypercaps.io.options import GivenWavelengths, OpenOptions
 from hypercaps.io.paths import PathSpec, absolute, remote_address, tile_paths
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster, labels_from, scene_from
@@ -122,6 +121,8 @@ def _label_file(spec: str, scene: Scene | None, options: OpenOptions) -> tuple[L
         return LabelFile(labels, labels.legend), False
     source = find_source(spec, "labels", options)
     if isinstance(source, DetectedFile) and source.vector_driver is not None:
+        from hypercaps.io.labels.vector import vector_labels  # imports shapely
+
         path, driver = source.path, source.vector_driver
         return vector_labels(path, driver, source.key, scene=scene, class_field=options.class_field), True
     labels = read_labels(source, scene)
@@ -160,6 +161,8 @@ def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
         remote_address(spec, allowed=False)
         file = detect(spec, "mask")
         if file.vector_driver is not None:
+            from hypercaps.io.labels.vector import vector_mask  # imports shapely
+
             inside = vector_mask(file.path, file.vector_driver, file.key, scene)
         else:
             mask = file.load(2, "mask")

@@ -13,7 +13,7 @@ from hypercaps.io import catalog
 
 PathSpec = str | Path | Sequence[str | Path]  # a file, pattern, list of tiles (@FILE) or address; or several tiles
 
-_MAX_LIST_BYTES = 1 << 22  # of a list of tiles
+_MAX_TEXT_BYTES = 1 << 22  # of a list of tiles or wavelengths
 _NETWORK = re.compile(r"(https?|ftps?|s3|gs|az|adl|abfss?|oss|swift|hdfs|webhdfs|file):/|/vsi", re.IGNORECASE)
 # GDAL's own connection strings; an existing file of this name, with a key after it, is a file all the same.
 _OF_GDAL = re.compile(
@@ -27,11 +27,7 @@ def local_file(spec: PathSpec) -> Path | None:
     """The existing file that ``spec`` is; None for anything else, such as a pattern, PATH:KEY or an address."""
     if not isinstance(spec, str | Path) or _NETWORK.match(str(spec)) or _OF_GDAL.match(str(spec)):
         return None
-    try:
-        path = Path(spec).expanduser()
-        return path if path.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # a folder without permission, a name that can't be a path
-        return None
+    return Path(spec).expanduser() if exists(str(spec)) and Path(spec).expanduser().is_file() else None
 
 
 def remote_address(spec: str, *, allowed: bool) -> str | None:
@@ -114,17 +110,24 @@ def _matching(pattern: str) -> list[str | Path]:
 
 def _listed_tiles(path: Path) -> list[str | Path]:
     """The tiles of a list with one per line, relative to the folder of the list."""
-    try:
-        if path.stat().st_size > _MAX_LIST_BYTES:
-            raise SceneError(
-                f"{path} has {path.stat().st_size:,} bytes: a text file with one tile per line is expected"
-            )
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except OSError as cause:
-        raise SceneError(f"the list of tiles {path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    except UnicodeDecodeError:
-        raise SceneError(f"{path} is not text: the name of one tile per line is expected") from None
-    tiles = [line for line in lines if line and not line.startswith("#")]
+    tiles = list(text_lines(path, "tile").values())
     if not tiles:
         raise SceneError(f"{path} names no tile: the name of one tile per line is expected")
     return [line if _is_remote(line) else path.parent / Path(line).expanduser() for line in tiles]
+
+
+def text_lines(path: Path, what: str) -> dict[int, str]:
+    """The lines of a text file with one ``what`` per line, by number from 1, without blank lines and # comments."""
+    expected = f"a text file with one {what} per line is expected"
+    try:
+        size = path.stat().st_size
+        if size > _MAX_TEXT_BYTES:
+            raise SceneError(f"{path} has {size:,} bytes: {expected}")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise SceneError(f"{path} is not text: {expected}") from None
+    except OSError as cause:
+        raise SceneError(
+            f"the list of {what}s {path} can't be read: {(cause.strerror or str(cause)).lower()}"
+        ) from None
+    return {n: line.strip() for n, line in enumerate(lines, 1) if line.strip() and not line.strip().startswith("#")}

@@ -81,10 +81,10 @@ def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scen
     bands = _kept_bands(raster, name, parts or [raster])
     waves = None if raster.wavelengths is None else raster.wavelengths[bands]
     if waves is not None and (np.diff(waves) < 0).any():
-        order = np.argsort(waves, kind="stable")
         steps_back = int((np.diff(waves) < 0).sum())
         places = "one place" if steps_back == 1 else f"{steps_back} places"
         warn_data(f"{name}: the wavelengths decrease in {places}; the bands are sorted by wavelength")
+        order = np.argsort(waves, kind="stable")
         bands, waves = bands[order], waves[order]
     return Scene(
         (*raster.shape[:2], len(bands)),
@@ -147,9 +147,8 @@ def _empty_bands(path: Path, parts: Sequence[StoredRaster], bands: Bands) -> Ban
     """Those of ``bands`` without a valid number in up to 64 windows spread over the raster or its parts."""
     empty, searched_all = bands, True
     for part in parts:
-        windows, is_complete = _sample_windows(
-            part, _SAMPLES if len(parts) == 1 else max(4, 4 * _SAMPLES // len(parts))
-        )
+        count = _SAMPLES if len(parts) == 1 else max(4, 4 * _SAMPLES // len(parts))
+        windows, is_complete = _sample_windows(part, count)
         searched_all &= is_complete
         for window in windows:  # the following windows only read bands that are still empty
             _, valid = part.defined(window.rows, window.cols, empty)
@@ -185,16 +184,13 @@ def labels_from(raster: StoredRaster) -> Labels:
     # NaN that is not nodata is kept, for Labels to refuse.
     unlabelled = ~valid if any(value is not None for value in raster.nodata) else ~valid & np.isfinite(stored)
     numbers = np.where(unlabelled, stored.dtype.type(0), stored)[:, :, 0]  # (rows, columns)
-    legend = Legend(
-        tuple(
-            LegendEntry(
-                label, raster.names.get(label, f"class {label}"), raster.colors.get(label, default_color(label - 1))
-            )
-            for label in sorted({*raster.names, *raster.colors})
-            if label > 0
-        )
-    )
-    return Labels.from_array(numbers, legend, name=raster.path.stem)
+    names, colors = raster.names, raster.colors
+    entries = [
+        LegendEntry(label, names.get(label, f"class {label}"), colors.get(label, default_color(label - 1)))
+        for label in sorted({*names, *colors})
+        if label > 0
+    ]
+    return Labels.from_array(numbers, Legend(tuple(entries)), name=raster.path.stem)
 
 
 def ranges(numbers: Iterable[int]) -> str:

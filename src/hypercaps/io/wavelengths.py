@@ -11,9 +11,9 @@ import numpy as np
 
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.options import GivenWavelengths
+from hypercaps.io.paths import text_lines
 from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 
-_MAX_BYTES = 1 << 22  # of a file of wavelengths
 _SAME = 0.05  # nm: a smaller difference comes from rounding
 _NEAR = 1.0  # nm: bands closer than this share their widths
 
@@ -92,19 +92,8 @@ def given_wavelengths(given: GivenWavelengths) -> BandInfo:
 
 def _table(path: Path) -> Floats:
     """The one or two columns of a text file; the first line may be a header."""
-    try:
-        size = path.stat().st_size
-        if size > _MAX_BYTES:
-            raise SceneError(f"{path} has {size:,} bytes: a text file with one wavelength per line is expected")
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise SceneError(f"{path} is not text: a text file with one wavelength per line is expected") from None
-    except OSError as cause:
-        raise SceneError(f"the wavelengths in {path} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    rows = [
-        (number, re.split(r"\s*[,;\t]\s*|\s+", line)) for number, line in lines if line and not line.startswith("#")
-    ]
+    lines = text_lines(path, "wavelength")
+    rows = [(number, re.split(r"\s*[,;\t]\s*|\s+", line)) for number, line in lines.items()]
     if rows and not any(_is_number(word) for word in rows[0][1]):
         rows = rows[1:]  # a header
     if not rows:

@@ -101,8 +101,12 @@ class Recipe(ABC):
         return None
 
     @abstractmethod
+    def identity(self) -> str:
+        """The settings as hashed into the names of a study's runs: never reword, or finished runs are not found."""
+
     def describe(self) -> str:
-        """The settings in words. A study's runs are identified by them: another wording means other runs."""
+        """The settings in words, for lists of methods."""
+        return self.identity()
 
     @abstractmethod
     def settings(
@@ -136,7 +140,7 @@ class EpochRecipe(Recipe):
     batch_large: int = 256
     optimizer: str = "Adam"
     structure: Mapping[str, object] | None = None
-    also: str = ""  # the structure in words
+    also: str = ""  # the structure in words; part of the identity
 
     @property
     def fixed_epochs(self) -> int | None:
@@ -152,7 +156,7 @@ class EpochRecipe(Recipe):
     def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         return _OPTIMIZERS[self.optimizer](network.parameters(), lr=self.learning_rate)
 
-    def describe(self) -> str:
+    def identity(self) -> str:
         batches = str(self.batch_small)
         if self.batch_large != self.batch_small:
             batches += f" or {self.batch_large}"
@@ -219,11 +223,18 @@ class SelfTraining(EpochRecipe):
         second = max(round(1.5 * epochs * training_pixels / (training_pixels + extra)), min(6, epochs))
         return StageLengths(epochs, second if extra else 0, extra)
 
-    def describe(self) -> str:
+    def identity(self) -> str:
         return (
             f"{self.optimizer}, one cycle up to {self.learning_rate:g}, {self.least_epochs} to {self.epochs} epochs, "
             f"batch {self.batch_small}, patches turned, noise {self.noise:g}; then again with labels that flowed along "
             "the scene"
+        )
+
+    def describe(self) -> str:
+        return (
+            f"{self.optimizer}, one-cycle learning rate up to {self.learning_rate:g}, {self.least_epochs} to "
+            f"{self.epochs} epochs, batch {self.batch_small}, patches rotated and reflected, noise {self.noise:g}; "
+            "then again with labels propagated over the scene"
         )
 
     def train(self, trainer: Trainer) -> Trained:
@@ -280,10 +291,10 @@ class SolvedRecipe(Recipe):
 
     has_epochs: ClassVar[bool] = False
     name: str
-    how: str  # the settings in words
+    how: str  # the settings in words: the identity
     structure: Mapping[str, object] | None = None
 
-    def describe(self) -> str:
+    def identity(self) -> str:
         return self.how
 
     def settings(

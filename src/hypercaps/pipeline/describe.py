@@ -3,93 +3,107 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from hypercaps.data.labels import Labels
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.errors import LabelsError, SceneError
 from hypercaps.io import catalog
 from hypercaps.io.damage import raise_as
 from hypercaps.io.labels.regrid import crs_name
-from hypercaps.io.labels.vector import describe_vector
 from hypercaps.io.open import read_labels, read_scene
 from hypercaps.io.options import OpenOptions
 from hypercaps.io.readers.mosaic import Mosaic
 from hypercaps.io.tiles import find_source
 
+Facts = dict[str, object]  # as JSON takes them, in the order in which they are shown
 
-def describe(what: str, *, wavelengths: Path | None = None, allow_remote: bool = False) -> dict[str, Any]:
-    """Facts about a public scene, a model file, a scene or a label file, as JSON takes them."""
+
+@dataclass(frozen=True)
+class Description:
+    """What was found at a path or under a name."""
+
+    kind: str  # scene, labels, vector labels, model or public scene
+    facts: Facts
+    legend: Legend = field(default_factory=lambda: Legend(()))
+    counts: Mapping[int, int] = field(default_factory=dict)  # pixels of each label, for labels
+
+    def to_json(self) -> Facts:
+        return {"kind": self.kind} | self.facts
+
+
+def describe(what: str, *, wavelengths: Path | None = None, allow_remote: bool = False) -> Description:
+    """Describe a public scene, a model file, a scene or a label file."""
     about = _describe(what, OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote))
-    if wavelengths is not None and about["kind"] != "scene":
-        raise SceneError(f"--wavelengths are for a scene's file, and {what} is a {about['kind']}: leave them out")
+    if wavelengths is not None and about.kind != "scene":
+        raise SceneError(f"--wavelengths are for a scene's file, and {what} is a {about.kind}: leave them out")
     return about
 
 
-def _describe(what: str, options: OpenOptions) -> dict[str, Any]:
+def _describe(what: str, options: OpenOptions) -> Description:
     if what in catalog.names():
-        return {"kind": "public scene"} | catalog.get_scene(what).describe()
+        public = catalog.get_scene(what)
+        return Description("public scene", {**public.describe()}, public.legend)
     source = find_source(what, "scene, labels or model", options)
     if isinstance(source, Mosaic):
-        about: dict[str, Any] = {"file": what}
-        if len(source.tiles) > 1:
-            about |= {"tiles": len(source.tiles), "covered": source.covered}
-        if source.raster.shape[2] == 1:
-            with raise_as(LabelsError):
-                return {"kind": "labels"} | about | _about_labels(read_labels(source))
-        return {"kind": "scene"} | about | _about_scene(read_scene(source, options))
-    path = source.path
-    if source.kind == "safetensors" or path.suffix == ".safetensors":
-        return {"kind": "model", "file": str(path)} | _about_model(path)
+        several = {"tiles": len(source.tiles), "covered": source.covered} if len(source.tiles) > 1 else {}
+        if source.raster.shape[2] > 1:
+            return _of_scene(read_scene(source, options), {"file": what, **several})
+        with raise_as(LabelsError):
+            return _of_labels(read_labels(source), {"file": what, **several})
+    file: Facts = {"file": str(source.path)}
+    if source.kind == "safetensors" or source.path.suffix == ".safetensors":
+        return _of_model(source.path, file)
     if source.vector_driver is not None:
-        return {"kind": "vector labels", "file": str(path)} | describe_vector(path, source.vector_driver, source.key)
-    ndims = {len(array.shape) for array in source.arrays if source.key in (None, array.key)}
-    about = {"file": str(path)}
+        from hypercaps.io.labels.vector import describe_vector  # imports shapely
+
+        return Description("vector labels", file | describe_vector(source.path, source.vector_driver, source.key))
     if len(source.arrays) > 1:
-        about["arrays"] = [str(array) for array in source.arrays]
-    if 3 in ndims or not ndims & {2, 3}:  # a file with neither gets the scene's error
-        return {"kind": "scene"} | about | _about_scene(read_scene(source, options))
+        file["arrays"] = [str(array) for array in source.arrays]
+    ndims = {len(array.shape) for array in source.arrays if source.key in (None, array.key)}
+    if 3 in ndims or 2 not in ndims:  # a file with neither gets the scene's error
+        return _of_scene(read_scene(source, options), file)
     try:
         with raise_as(LabelsError):
-            return {"kind": "labels"} | about | _about_labels(read_labels(source))
+            return _of_labels(read_labels(source), file)
     except LabelsError as error:
         raise SceneError(f"{what} is neither a scene nor labels: {error}") from error
 
 
-def _about_model(path: Path) -> dict[str, Any]:
+def _of_model(path: Path, file: Facts) -> Description:
     from hypercaps.inference.model_file import read_model  # loads torch, which scenes do not need
 
     model = read_model(path)
-    waves = model.wavelengths
-    return model.describe() | {
-        "wavelengths_nm": None if waves is None else waves.tolist(),
-        "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
-        "fwhm_nm": None if model.fwhm is None else model.fwhm.tolist(),
-    }
+    widths = {"fwhm_nm": None if model.fwhm is None else model.fwhm.tolist()}
+    return Description("model", file | model.describe() | _wavelengths(model.wavelengths) | widths, model.legend)
 
 
-def _about_scene(scene: Scene) -> dict[str, Any]:
+def _of_scene(scene: Scene, file: Facts) -> Description:
     ground = scene if scene.lookup is None else scene.lookup  # the grid of its maps
-    waves, grid = scene.wavelengths, ground.transform
-    about = {
+    grid = ground.transform
+    facts: Facts = {
         "name": scene.name,
         "rows": scene.rows,
         "cols": scene.cols,
         "bands": scene.bands,
         "dtype": str(scene.dtype),
-        "wavelengths_nm": None if waves is None else waves.tolist(),
-        "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
+        **_wavelengths(scene.wavelengths),
         "crs": None if ground.crs is None else crs_name(ground.crs),
         # Along a row and down a column, in units of the CRS, also for a rotated grid.
         "pixel_size": None if grid is None else [math.hypot(grid[0], grid[3]), math.hypot(grid[1], grid[4])],
     }
-    return about if scene.lookup is None else about | {"map_rows": ground.shape[0], "map_cols": ground.shape[1]}
+    swath = {} if scene.lookup is None else {"map_rows": ground.shape[0], "map_cols": ground.shape[1]}
+    return Description("scene", file | facts | swath)
 
 
-def _about_labels(labels: Labels) -> dict[str, Any]:
+def _of_labels(labels: Labels, file: Facts) -> Description:
     counts = labels.counts()
-    return {
+    facts: Facts = {
         "name": labels.name,
         "rows": labels.shape[0],
         "cols": labels.shape[1],
@@ -97,4 +111,12 @@ def _about_labels(labels: Labels) -> dict[str, Any]:
         "classes": [
             {"label": e.label, "name": e.name, "color": list(e.color), "pixels": counts[e.label]} for e in labels.legend
         ],
+    }
+    return Description("labels", file | facts, labels.legend, counts)
+
+
+def _wavelengths(waves: npt.NDArray[np.float64] | None) -> Facts:
+    return {
+        "wavelengths_nm": None if waves is None else waves.tolist(),
+        "wavelength_range_nm": None if waves is None else [float(waves.min()), float(waves.max())],
     }

@@ -105,12 +105,7 @@ def check_both(model: TrainedModel, labels: Labels) -> None:
 
 
 def evaluate_both(
-    classifier: ConvCapsClassifier,
-    scene: Scene,
-    labels: Labels,
-    *,
-    block: int = 16,
-    observer: RunObserver = SILENT,
+    classifier: ConvCapsClassifier, scene: Scene, labels: Labels, *, block: int = 16, observer: RunObserver = SILENT
 ) -> dict[str, RunMetrics]:
     """Metrics of a trained classifier by a random split and by blocks: ``{"random": metrics, "blocks": metrics}``.
 

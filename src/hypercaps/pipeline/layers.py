@@ -35,6 +35,7 @@ class Layer:
     compute: Callable[[MappedWindow, MapContext], npt.NDArray[Any]]  # (h, w) or (h, w, bands) of a classified window
     raster: Callable[[MapContext], RasterKind]
     per_class: bool = False  # one band per class of the model; otherwise one band
+    in_every_run: bool = False  # `hypercaps train` writes it without an option
     has_legend: bool = False  # class names and colours for GDAL and QGIS stand beside the GeoTIFF
     needs_scores: bool = False  # compute reads MappedWindow.scores
     option: str | None = None  # the field of MapRequest that must be set if, and only if, the layer is written
@@ -96,6 +97,7 @@ CLASSES = Layer(
     blank=0,
     compute=_classes,
     raster=_class_raster,
+    in_every_run=True,
     has_legend=True,
 )
 CONFIDENCE = Layer(
@@ -106,6 +108,7 @@ CONFIDENCE = Layer(
     blank=_NAN,
     compute=lambda window, context: window.confidence,
     raster=_confidence_raster,
+    in_every_run=True,
 )
 PROBABILITIES = Layer(
     "probabilities",

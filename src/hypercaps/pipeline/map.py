@@ -44,7 +44,10 @@ def make_map(
     is drawn beside the map in its picture.
     """
     context = MapContext(classifier.model_, scene, request, model_sha256)
-    _check(context)
+    request.check_calibrated(context.model)
+    check_partial(request.partial, resume=request.resume)
+    check_mask(scene, request.mask)
+    context.model.check_fits(scene)
     windows = _plan(classifier, context)
     if mapper is None:
         outputs = asdict(window_outputs(request))
@@ -60,14 +63,6 @@ def make_map(
             unfinished.remove()
             raise
         unfinished.remove()
-
-
-def _check(context: MapContext) -> None:
-    request = context.request
-    request.check_calibrated(context.model)
-    check_partial(request.partial, resume=request.resume)
-    check_mask(context.scene, request.mask)
-    context.model.check_fits(context.scene)
 
 
 def _plan(classifier: ConvCapsClassifier, context: MapContext) -> list[Window]:
@@ -91,15 +86,8 @@ def _open_partial(classifier: ConvCapsClassifier, context: MapContext) -> Partia
         PartialLayer(layer.name, np.dtype(layer.dtype), classes if layer.per_class else 1, layer.blank)
         for layer in context.layers
     ]
-    about = _about(classifier, context)
-    return PartialMap(request.partial, about, scene.shape[:2], layers, resume=request.resume)
-
-
-def _about(classifier: ConvCapsClassifier, context: MapContext) -> dict[str, object]:
-    """Everything that the values of a map depend on: a partial map is resumed only if all of it is the same."""
-    request, scene = context.request, context.scene
     mask = None if request.mask is None else hashlib.sha256(np.packbits(request.mask).tobytes()).hexdigest()
-    return {
+    depends_on = {  # everything that the values of a map depend on: only the same map is resumed
         "version": __version__,
         "model": context.model_sha256,
         "device": [classifier.device, classifier.precision],
@@ -108,3 +96,4 @@ def _about(classifier: ConvCapsClassifier, context: MapContext) -> dict[str, obj
         "coverage": request.coverage,
         "reject": request.reject,
     }
+    return PartialMap(request.partial, depends_on, scene.shape[:2], layers, resume=request.resume)

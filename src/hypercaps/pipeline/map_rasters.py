@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import glob
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.io.writers.atomic import write_all_or_nothing
-from hypercaps.io.writers.cog import Placement, encode, write_cog
+from hypercaps.io.writers.cog import encode, write_cog
 from hypercaps.io.writers.partial_map import PartialMap
 from hypercaps.io.writers.raster_kind import RasterKind
 from hypercaps.models.registry import get_method
-from hypercaps.pipeline.layers import CLASSES, Layer
+from hypercaps.pipeline.layers import CLASSES
 from hypercaps.pipeline.map_context import MapContext
 from hypercaps.report.map_pictures import LONGEST_SIDE, map_picture
 
@@ -33,24 +33,18 @@ def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None
         for layer in context.layers:
             if layer.name in request.files:
                 kind = layer.raster(context)
-                strip = _strip_reader(partial, scene, layer, kind)
-                write_cog(temporary[request.files[layer.name]], kind, Placement.of(scene), strip)
+                strips = functools.partial(_strip, partial, scene, layer.name, kind)
+                write_cog(temporary[request.files[layer.name]], kind, scene.map_grid, strips)
         for path, content in request.legend_files(context.legend).items():
             temporary[path].write_bytes(content)
         if request.picture is not None:
             temporary[request.picture].write_bytes(_picture(partial, context, truth))
 
 
-def _strip_reader(
-    partial: PartialMap, scene: Scene, layer: Layer, kind: RasterKind
-) -> Callable[[int, int], npt.NDArray[Any]]:
-    """Function of rows r0 and r1 that gives their stored values, (bands, r1 - r0, columns)."""
-
-    def strip(r0: int, r1: int) -> npt.NDArray[Any]:
-        bands = [_map_rows(partial, scene, layer.name, r0, r1, band) for band in range(len(kind.bands))]
-        return encode(np.stack(bands), kind)
-
-    return strip
+def _strip(partial: PartialMap, scene: Scene, name: str, kind: RasterKind, r0: int, r1: int) -> npt.NDArray[Any]:
+    """Rows r0 to r1 of a layer as they are stored: (bands, r1 - r0, columns)"""
+    bands = [_map_rows(partial, scene, name, r0, r1, band) for band in range(len(kind.bands))]
+    return encode(np.stack(bands), kind)
 
 
 def _map_rows(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, band: int = 0) -> npt.NDArray[Any]:
@@ -69,7 +63,7 @@ def _map_rows(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, ba
 def _picture(partial: PartialMap, context: MapContext, truth: Labels | None) -> bytes:
     """PNG of the classes, thinned to the size of a picture."""
     scene = context.scene
-    height, width = Placement.of(scene).shape
+    height, width = scene.map_grid.shape
     step = thinning((height, width), LONGEST_SIDE)
     rows = [_map_rows(partial, scene, CLASSES.name, r, r + 1)[0, ::step] for r in range(0, height, step)]
     if scene.lookup is not None:

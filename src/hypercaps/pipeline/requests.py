@@ -19,7 +19,7 @@ from hypercaps.errors import OutputError
 from hypercaps.io.writers.atomic import check_output
 from hypercaps.io.writers.legend_files import legend_files
 from hypercaps.io.writers.partial_map import partial_path
-from hypercaps.pipeline.layers import CLASSES, CONFIDENCE, LAYERS
+from hypercaps.pipeline.layers import CLASSES, LAYERS
 
 if TYPE_CHECKING:  # these load torch, and a request must be refused before that
     from hypercaps.inference.model import TrainedModel
@@ -34,9 +34,9 @@ _TIFF = frozenset({".tif", ".tiff"})
 
 
 def run_files(layers: Iterable[str] = ()) -> dict[str, Path]:
-    """The rasters of a run folder: classes, confidence and the layers named; paths are relative to the folder."""
-    names = {CLASSES.name, CONFIDENCE.name, *layers}
-    return {name: Path(layer.file) for name, layer in LAYERS.items() if name in names}
+    """The rasters of a run folder: those of every run and the layers named; paths are relative to the folder."""
+    names = set(layers)
+    return {name: Path(layer.file) for name, layer in LAYERS.items() if layer.in_every_run or name in names}
 
 
 @dataclass(frozen=True, eq=False)

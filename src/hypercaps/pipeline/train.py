@@ -64,13 +64,16 @@ def train_run(
         if twin is not None and not classifier.history_.interrupted:
             metrics = _with_both(metrics, twin, scene, labels, observer)
         classifier.save(staging / "model.safetensors")
-        metrics = _with_origin(metrics, classifier, request, file_sha256(staging / "model.safetensors"))
+        sha256 = file_sha256(staging / "model.safetensors")
+        metrics = _with_origin(metrics, classifier, request, sha256)
         _write_training(staging, classifier, metrics)
         mapped = reported = False
         if request.with_map:
+            files, on_progress = request.map.inside(staging), observer.on_mapping
             with suppress(KeyboardInterrupt):
-                _write_map(staging, classifier, scene, labels, request, observer)
+                make_map(classifier, scene, files, model_sha256=sha256, truth=labels, on_progress=on_progress)
                 mapped = True
+            files.partial.unlink(missing_ok=True)
         write_json(staging / "metrics.json", metrics.to_json())
         with suppress(KeyboardInterrupt):
             _write_report(staging, classifier, scene, labels.where_valid(scene))
@@ -127,11 +130,7 @@ def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, 
 
 
 def _with_both(
-    metrics: RunMetrics,
-    twin: tuple[ConvCapsClassifier, Split],
-    scene: Scene,
-    labels: Labels,
-    observer: RunObserver,
+    metrics: RunMetrics, twin: tuple[ConvCapsClassifier, Split], scene: Scene, labels: Labels, observer: RunObserver
 ) -> RunMetrics:
     """Train by the other split as well; Ctrl-C leaves its metrics out."""
     classifier, split = twin
@@ -168,22 +167,6 @@ def _write_training(staging: Path, classifier: ConvCapsClassifier, metrics: RunM
     write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
     assert metrics.confidence is not None  # evaluated by fit
     write_bytes(staging / "reliability.png", reliability_picture(metrics.confidence))
-
-
-def _write_map(
-    staging: Path,
-    classifier: ConvCapsClassifier,
-    scene: Scene,
-    labels: Labels,
-    request: TrainRequest,
-    observer: RunObserver,
-) -> None:
-    files = request.map.inside(staging)
-    sha256 = file_sha256(staging / "model.safetensors")
-    try:
-        make_map(classifier, scene, files, model_sha256=sha256, truth=labels, on_progress=observer.on_mapping)
-    finally:
-        files.partial.unlink(missing_ok=True)
 
 
 def _write_report(staging: Path, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> None:

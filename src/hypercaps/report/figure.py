@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito's colours without yellow: distinguishable for colour-blind readers.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+NO_DATA_COLOR = (245, 245, 245)
 LONGEST_NAME = 48  # letters of a name in a legend
 
 
@@ -21,6 +22,10 @@ def figure_png(figure: Figure, dpi: int = 130) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", facecolor="white")
     return buffer.getvalue()
+
+
+def hex_color(rgb: Sequence[int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*rgb)
 
 
 def short_name(name: str) -> str:

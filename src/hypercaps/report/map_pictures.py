@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +16,13 @@ from matplotlib.patches import Patch
 
 from hypercaps.data.labels import Labels, Legend, Rgb
 from hypercaps.data.tiling import thinning
-from hypercaps.report.figure import figure_png, legend_beside, short_name
-from hypercaps.report.quicklook import NO_DATA_COLOR
+from hypercaps.report.figure import NO_DATA_COLOR, figure_png, hex_color, legend_beside, short_name
 
 LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
 Panel = tuple[str, npt.NDArray[np.integer[Any]]]  # a title and (rows, columns) labels
 
 
-@dataclass(frozen=True)
-class _Layout:
+class _Layout(NamedTuple):
     """How the panels of a figure are arranged."""
 
     width: float  # of a panel, in inches
@@ -36,20 +33,19 @@ class _Layout:
 
 def colored(classes: npt.NDArray[np.integer[Any]], legend: Legend) -> npt.NDArray[np.uint8]:
     """(rows, columns) labels to (rows, columns, 3) legend colours; light grey for pixels without a class."""
-    size = max(int(classes.max(initial=0)), int(legend.labels.max())) + 1
-    table = np.full((size, 3), NO_DATA_COLOR, dtype=np.uint8)
-    for entry in legend:
-        table[entry.label] = entry.color
-    picture: npt.NDArray[np.uint8] = table[classes]
-    return picture
+    return painted(classes, {entry.label: entry.color for entry in legend})
+
+
+def painted(classes: npt.NDArray[np.integer[Any]], colors: Mapping[int, Rgb]) -> npt.NDArray[np.uint8]:
+    """(rows, columns) labels to (rows, columns, 3) colours by label; light grey for the others."""
+    table = np.full((max(0, int(classes.max(initial=0)), *colors) + 1, 3), NO_DATA_COLOR, dtype=np.uint8)
+    for label, color in colors.items():
+        table[label] = color
+    return np.asarray(table[classes])
 
 
 def map_picture(
-    classes: npt.NDArray[np.integer[Any]],
-    legend: Legend,
-    *,
-    truth: Labels | None = None,
-    title: str = "map",
+    classes: npt.NDArray[np.integer[Any]], legend: Legend, *, truth: Labels | None = None, title: str = "map"
 ) -> bytes:
     """The class map with its legend, beside the ground truth if ``truth`` is given."""
     panels: list[Panel] = [(title, classes)]
@@ -87,17 +83,11 @@ def _panels_picture(panels: Sequence[Panel], legend: Legend, layout: _Layout, un
         ax.set_yticks([])
     for ax in axes[len(panels) :]:
         ax.axis("off")
-    keys = [Patch(color=_unit(entry.color), label=f"{entry.label}  {short_name(entry.name)}") for entry in legend]
+    keys = [Patch(color=hex_color(entry.color), label=f"{entry.label}  {short_name(entry.name)}") for entry in legend]
     if unclassified:
-        keys.append(Patch(facecolor=_unit(NO_DATA_COLOR), edgecolor="0.7", label="no class"))
+        keys.append(Patch(facecolor=hex_color(NO_DATA_COLOR), edgecolor="0.7", label="no class"))
     legend_beside(figure, keys, ncols=-(-len(keys) // 24))
     return figure_png(figure)
-
-
-def _unit(color: Rgb) -> tuple[float, float, float]:
-    """Colour values from 0 to 1."""
-    r, g, b = color
-    return r / 255, g / 255, b / 255
 
 
 def raster_picture(rgb: npt.NDArray[np.uint8]) -> bytes:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
-def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = None, **content: Any) -> str:
+def render(template: str, **content: object) -> str:
     """Fill a template of ``templates/``; every text is escaped."""
     environment = Environment(
         loader=PackageLoader("hypercaps", "report/templates"),
@@ -21,7 +19,6 @@ def render(template: str, *, tests: Mapping[str, Callable[..., bool]] | None = N
     )
     environment.filters["plain"] = plain
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
-    environment.tests.update(tests or {})
     return environment.get_template(f"{template}.html.jinja").render(**content)
 
 

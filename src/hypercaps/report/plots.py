@@ -18,7 +18,7 @@ from hypercaps.models.history import EpochRecord
 from hypercaps.report.figure import COLORS, LONGEST_NAME, figure_png, legend_beside, line_style, text_instead, tidy
 
 _EPOCHS_SHOWN = 50  # of convergence: the whole training of the capsule networks, and the rise of the others
-Median = tuple[float, float, float]  # median, lowest, highest
+Range = tuple[float, ...]  # begins with median, lowest, highest
 
 
 def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
@@ -123,7 +123,7 @@ def convergence_picture(curves: Mapping[str, Sequence[tuple[str, Sequence[float]
     return figure_png(figure)
 
 
-def learning_picture(curves: Mapping[str, Mapping[str, Mapping[int, Median]]]) -> bytes:
+def learning_picture(curves: Mapping[str, Mapping[str, Mapping[int, Range]]]) -> bytes:
     """Accuracy by the number of labels: a panel for each title, in it a line for each label."""
     labels = list(dict.fromkeys(label for lines in curves.values() for label in lines))
     figure = Figure(figsize=(4.4 * len(curves), 3.4), layout="constrained")
@@ -132,7 +132,7 @@ def learning_picture(curves: Mapping[str, Mapping[str, Mapping[int, Median]]]) -
     for ax, (title, lines) in zip(axes, curves.items(), strict=True):
         for label, stats in lines.items():
             numbers = sorted(stats)
-            median, low, high = np.array([stats[n] for n in numbers]).T
+            median, low, high = np.array([stats[n][:3] for n in numbers]).T
             style = labels.index(label)
             keys.setdefault(label, _draw_line(ax, numbers, median, label, style, "o"))
             ax.fill_between(numbers, low, high, color=line_style(style)[0], alpha=0.12, linewidth=0)

@@ -11,9 +11,9 @@ from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.data.window import tile_windows
+from hypercaps.report.figure import NO_DATA_COLOR
 
 LONGEST_SIDE = 800  # pixels of a picture; larger scenes are thinned
-NO_DATA_COLOR = (245, 245, 245)
 _RGB_NM = (650.0, 550.0, 470.0)  # red, green and blue
 _NEAR = 60.0  # nm: a band further away is not that colour
 _TILE = 256  # side of the windows that are read
@@ -52,8 +52,7 @@ def quicklook(scene: Scene, longest: int = LONGEST_SIDE) -> QuickLook:
         target = np.ix_((at.r0 + down) // step, (at.c0 + across) // step)
         source = np.ix_(down, across)
         values[target], valid[target] = read.values[source][:, :, list(bands)], read.valid[source]
-    picture = np.empty((height, width, 3), dtype=np.uint8)
-    picture[:] = NO_DATA_COLOR
+    picture = np.full((height, width, 3), NO_DATA_COLOR, dtype=np.uint8)
     if valid.any():
         low, high = np.percentile(values[valid], _STRETCH, axis=0)  # (3,) each
         stretched = (values[valid] - low) / np.where(high > low, high - low, 1.0)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from hypercaps.data.json_records import from_json
 from hypercaps.data.tiling import thinning
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
 from hypercaps.report import page, spectra
-from hypercaps.report.map_pictures import confidence_colors, raster_picture
-from hypercaps.report.quicklook import LONGEST_SIDE, NO_DATA_COLOR
+from hypercaps.report.figure import NO_DATA_COLOR, hex_color
+from hypercaps.report.map_pictures import confidence_colors, painted, raster_picture
+from hypercaps.report.quicklook import LONGEST_SIDE
 from hypercaps.report.signatures import ClassesRecord, ClassRecord
 from hypercaps.report.wording import among_labels, both_text, leakage_text, scene_text, split_text
 
 _SET_COLORS = {"test": (204, 204, 204), "val": (230, 159, 0), "train": (0, 114, 178)}  # in drawing order
 
 
-@dataclass(frozen=True)
-class RunFolder:
+class RunFolder(NamedTuple):
     """What the report reads of a run."""
 
     path: Path
@@ -33,7 +34,7 @@ class RunFolder:
     @staticmethod
     def read(path: Path) -> RunFolder:
         metrics = RunMetrics.from_json(json.loads((path / "metrics.json").read_text(encoding="utf-8")))
-        classes = ClassesRecord.from_json(json.loads((path / "classes.json").read_text(encoding="utf-8")))
+        classes = from_json(ClassesRecord, json.loads((path / "classes.json").read_text(encoding="utf-8")))
         map_file = path / "map.tif"
         return RunFolder(path, metrics, classes, look_at_map(map_file, LONGEST_SIDE) if map_file.exists() else None)
 
@@ -60,14 +61,13 @@ def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
         wide=classes.scene.cols > 2.5 * classes.scene.rows,
         panels=_make_panels(run),
         rasters={name: about for name, about in rasters.items() if (folder / name).exists()},
-        gradient=", ".join(map(_hex, confidence_colors(np.linspace(0, 1, 9)[None])[0].tolist())),
-        no_data_color=_hex(NO_DATA_COLOR),
+        gradient=", ".join(map(hex_color, confidence_colors(np.linspace(0, 1, 9)[None])[0].tolist())),
+        no_data_color=hex_color(NO_DATA_COLOR),
         rows=_class_rows(run),
         unsure=_unsure_row(run),
         hectares=run.map is not None and run.map.hectares is not None,
-        confusion=_confusion_rows(metrics),
         split_png=_split_picture(run),
-        set_colors={name: _hex(color) for name, color in _SET_COLORS.items()},
+        set_colors={name: hex_color(color) for name, color in _SET_COLORS.items()},
         curves=(folder / "curves.png").read_bytes(),
         reliability=(folder / "reliability.png").read_bytes(),
         spectra=spectra.draw_spectra(classes),
@@ -77,8 +77,7 @@ def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """A picture of the whole scene."""
 
     title: str
@@ -93,12 +92,9 @@ def _make_panels(run: RunFolder) -> list[Panel]:
         Panel("Ground truth", "all labelled pixels", (folder / "labels.png").read_bytes()),
     ]
     if run.map is not None:
-        colors = np.tile(np.array(NO_DATA_COLOR, dtype=np.uint8), (max(run.map.counts, default=0) + 1, 1))
-        for label, color in run.map.colors.items():
-            colors[label] = color
         confidence = look_at_raster(folder / "confidence.tif", LONGEST_SIDE)
         panels += [
-            Panel("Map", "predicted class of each pixel", raster_picture(colors[run.map.classes])),
+            Panel("Map", "predicted class of each pixel", raster_picture(painted(run.map.classes, run.map.colors))),
             Panel("Confidence", None, raster_picture(confidence_colors(confidence))),
         ]
     return panels
@@ -108,8 +104,7 @@ def _split_picture(run: RunFolder) -> bytes:
     """Training, validation and test pixels; in a large scene, training hides validation, and that hides test."""
     rows, cols = run.classes.scene.rows, run.classes.scene.cols
     step = thinning((rows, cols), LONGEST_SIDE)
-    picture = np.empty((-(-rows // step), -(-cols // step), 3), dtype=np.uint8)
-    picture[:] = NO_DATA_COLOR
+    picture = np.full((-(-rows // step), -(-cols // step), 3), NO_DATA_COLOR, dtype=np.uint8)
     with np.load(run.path / "split.npz", allow_pickle=False) as split:
         for name, color in _SET_COLORS.items():
             r, c = np.divmod(split[name], cols)
@@ -117,12 +112,7 @@ def _split_picture(run: RunFolder) -> bytes:
     return raster_picture(picture)
 
 
-def _hex(color: Sequence[int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*color)
-
-
-@dataclass(frozen=True)
-class Area:
+class Area(NamedTuple):
     """How much of the map a class covers."""
 
     pixels: int
@@ -130,8 +120,7 @@ class Area:
     hectares: float | None  # None: the map has no grid in metres
 
 
-@dataclass(frozen=True)
-class ClassRow:
+class ClassRow(NamedTuple):
     """A row of the table of classes."""
 
     entry: ClassRecord
@@ -140,8 +129,7 @@ class ClassRow:
     area: Area | None  # None: the run has no map
 
 
-@dataclass(frozen=True)
-class UnsureRow:
+class UnsureRow(NamedTuple):
     """Pixels below the threshold of ``--reject``."""
 
     color: str
@@ -164,7 +152,7 @@ def _unsure_row(run: RunFolder) -> UnsureRow | None:
     if run.map is None or run.metrics.reject is None:
         return None
     [label] = set(run.map.colors) - {entry.label for entry in run.classes.classes} - {0}
-    return UnsureRow(_hex(run.map.colors[label]), _area(run.map, label))
+    return UnsureRow(hex_color(run.map.colors[label]), _area(run.map, label))
 
 
 def _area(of_map: MapLook, label: int) -> Area:
@@ -172,31 +160,6 @@ def _area(of_map: MapLook, label: int) -> Area:
     mapped = sum(of_map.counts.values()) - of_map.counts[0]
     hectares = None if of_map.hectares is None else pixels * of_map.hectares
     return Area(pixels, 100 * pixels / mapped if mapped else 0.0, hectares)
-
-
-@dataclass(frozen=True)
-class ConfusionCell:
-    pixels: int
-    share: float  # of its row, 0 to 1
-    correct: bool
-    predicted: str  # name of the predicted class
-
-
-@dataclass(frozen=True)
-class ConfusionRow:
-    label: int
-    name: str
-    cells: list[ConfusionCell]
-
-
-def _confusion_rows(metrics: RunMetrics) -> list[ConfusionRow]:
-    names = [score.name for score in metrics.per_class]
-    rows = []
-    for i, (score, counts) in enumerate(zip(metrics.per_class, metrics.confusion, strict=True)):
-        total = sum(counts) or 1
-        cells = [ConfusionCell(n, n / total, i == j, names[j]) for j, n in enumerate(counts)]
-        rows.append(ConfusionRow(score.label, score.name, cells))
-    return rows
 
 
 def _tested_classes(metrics: RunMetrics) -> int:
@@ -207,11 +170,10 @@ def _python_code(metrics: RunMetrics) -> str:
     """The same run in Python."""
     params = ", ".join(f"{name}={value!r}" for name, value in (metrics.params or {}).items())
     own_split = metrics.split in ("file", "given")
-    lines = [
-        f"from hypercaps import ConvCapsClassifier, open_labels, open_scene{', open_split' if own_split else ''}",
-        "scene = open_scene(...)  # the same scene",
-        "labels = open_labels(..., scene=scene)",
-        *(['split = open_split("split.npz", labels)'] if own_split else []),
-        f"ConvCapsClassifier({params}).fit(scene, labels{', split' if own_split else ''})",
-    ]
-    return "\n".join(lines)
+    opened = 'split = open_split("split.npz", labels)\n' if own_split else ""
+    return (
+        f"from hypercaps import ConvCapsClassifier, open_labels, open_scene{', open_split' if own_split else ''}\n"
+        "scene = open_scene(...)  # the same scene\n"
+        f"labels = open_labels(..., scene=scene)\n{opened}"
+        f"ConvCapsClassifier({params}).fit(scene, labels{', split' if own_split else ''})"
+    )

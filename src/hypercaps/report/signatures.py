@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from hypercaps.data.splits import Split
 from hypercaps.inference.attribution import Deletion
 from hypercaps.inference.explain import Explanation, can_explain, evenly, explain_pixels
 from hypercaps.inference.model import TrainedModel
+from hypercaps.report.figure import hex_color
 from hypercaps.training.patches import read_pixels
 
 MOST_PIXELS = 200  # whose spectra represent a class
@@ -94,14 +94,6 @@ class ClassesRecord:
     classes: list[ClassRecord]
     scene: SceneRecord
 
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> ClassesRecord:
-        classes = [
-            ClassRecord(**{**entry, "deletion": entry["deletion"] and Deletion(**entry["deletion"])})
-            for entry in content["classes"]
-        ]
-        return ClassesRecord(**{**content, "classes": classes, "scene": SceneRecord(**content["scene"])})
-
 
 def make_classes_record(model: TrainedModel, scene: Scene, labels: Labels, split: Split, caption: str) -> ClassesRecord:
     """Describe the classes of a run; ``caption`` is that of the scene's picture."""
@@ -125,7 +117,7 @@ def _class_record(signature: Signature, counts: Sequence[int]) -> ClassRecord:
     return ClassRecord(
         label=entry.label,
         name=entry.name,
-        color="#{:02x}{:02x}{:02x}".format(*entry.color),
+        color=hex_color(entry.color),
         pixels=signature.pixels,
         spectrum=signature.mean.tolist() if signature.pixels else None,
         spread=signature.spread.tolist() if signature.pixels else None,

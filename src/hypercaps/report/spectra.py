@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,14 @@ _GAP = 6.0  # between the two
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """The common horizontal axis."""
 
     unit: str  # "nm" or "band"
     ticks: tuple[str, ...]  # first, middle, last
 
 
-@dataclass(frozen=True)
-class Bars:
+class Bars(NamedTuple):
     """Band attribution of a class."""
 
     positive: str  # path of the bars for the class
@@ -35,14 +33,13 @@ class Bars:
     top: str  # up to three bands of highest attribution
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A class: its record and the paths of its drawing."""
 
     entry: ClassRecord
     line: str  # mean of the class
-    spread: str  # area of one standard deviation around it
     scene: str  # mean of the scene
+    spread: str  # area of one standard deviation around the mean of the class
     bars: Bars | None
 
     @property
@@ -52,29 +49,6 @@ class Drawing:
     @property
     def height(self) -> float:
         return self.ticks_y + 8
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """From band positions and values to SVG coordinates."""
-
-    x: Floats  # (bands,)
-    pieces: list[npt.NDArray[np.intp]]  # runs of bands without a gap
-    low: float
-    factor: float
-
-    def line(self, values: Floats) -> str:
-        y = self.down(values)
-        return "".join(_path(self.x[piece], y[piece]) for piece in self.pieces)
-
-    def area(self, lower: Floats, upper: Floats) -> str:
-        bottom, top = self.down(lower), self.down(upper)
-        return "".join(
-            _path(np.r_[self.x[p], self.x[p][::-1]], np.r_[top[p], bottom[p][::-1]]) + "Z" for p in self.pieces
-        )
-
-    def down(self, values: Floats) -> Floats:
-        return np.asarray(HEIGHT - (values - self.low) * self.factor)
 
 
 def band_positions(classes: ClassesRecord) -> Floats:
@@ -102,11 +76,13 @@ def draw_spectra(classes: ClassesRecord) -> list[Drawing]:
         if entry.spectrum is None:
             continue
         mean, spread = np.asarray(entry.spectrum), np.asarray(entry.spread)
-        low, high = min((mean - spread).min(), scene.min()), max((mean + spread).max(), scene.max())
-        scale = _Scale(x, pieces, low, HEIGHT / (high - low) if high > low else 1.0)
-        area = scale.area(mean - spread, mean + spread)
+        curves = np.stack([mean, scene, mean - spread, mean + spread])  # (4, bands)
+        low, high = curves.min(), curves.max()
+        line, of_scene, bottom, top = HEIGHT - (curves - low) * (HEIGHT / (high - low) if high > low else 1.0)
+        area = "".join(_path(np.r_[x[p], x[p][::-1]], np.r_[top[p], bottom[p][::-1]]) + "Z" for p in pieces)
         bars = None if entry.share is None else _draw_bars(x, np.asarray(entry.share), names)
-        drawings.append(Drawing(entry, scale.line(mean), area, scale.line(scene), bars))
+        own, dashed = ("".join(_path(x[p], y[p]) for p in pieces) for y in (line, of_scene))
+        drawings.append(Drawing(entry, own, dashed, area, bars))
     return drawings
 
 

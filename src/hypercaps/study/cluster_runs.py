@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from hypercaps.compute.cluster.pool import Cluster, here, still_wanted
 from hypercaps.errors import ClusterError, HypercapsError
@@ -32,17 +33,12 @@ def do_runs_on(
     on_done: OnDone = lambda record: None,
 ) -> None:
     """Do the runs on the workers; ``deadline`` is checked against the workers' clocks."""
-
-    def tasks() -> Iterator[RunTask]:
-        for setting in settings:
-            if is_over(deadline):
-                return
-            yield RunTask(setting, data[setting.scene.name], deadline)
-
+    in_time = takewhile(lambda setting: not is_over(deadline), settings)
+    tasks = (RunTask(setting, data[setting.scene.name], deadline) for setting in in_time)
     # On this machine no run waits behind another: the death of a worker then concerns one run only.
-    for task, outcome in cluster.map_as_done(run_on_worker, tasks(), most_in_flight=cluster.workers):
+    for task, outcome in cluster.map_as_done(run_on_worker, tasks, most_in_flight=cluster.workers):
         if isinstance(outcome, ClusterError):
-            outcome = RunOutcome(new_record(task.setting).failed(str(outcome)), None)
+            outcome = RunOutcome(new_record(task.setting).failed(str(outcome)))
         if outcome is not None:
             on_done(keep_run(folder, outcome))
 
@@ -60,10 +56,10 @@ def run_on_worker(task: RunTask) -> RunOutcome | None:
     try:
         opened = OpenedScene.open_again(scene)
     except HypercapsError as error:
-        return RunOutcome(new_record(setting).failed(f"{here()} can't open scene {scene.name!r}: {error}"), None)
+        return RunOutcome(new_record(setting).failed(f"{here()} can't open scene {scene.name!r}: {error}"))
     if opened.digest != task.data:
         message = f"{here()} has other data than this machine for scene {scene.name!r}: give it the same files"
-        return RunOutcome(new_record(setting).failed(message), None)
+        return RunOutcome(new_record(setting).failed(message))
     try:
         return attempt_run(setting, lambda source: opened, task.deadline, watch)
     except KeyboardInterrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hypercaps.report.plots import learning_picture
 from hypercaps.study.document import Table
 from hypercaps.study.groups import Groups, Stat, scene_title
 from hypercaps.study.tables import ours_text
@@ -19,8 +18,7 @@ def learning_curves(groups: Groups) -> Curves:
             continue
         split = budget.split if budget.block is None else f"{budget.split} of {budget.block}"
         for column in columns:
-            stat = column.stat("oa")
-            if stat is not None:
+            if stat := column.stat("oa"):
                 curves.setdefault(split, {}).setdefault(column.label, {})[budget.per_class] = stat
     return dict(sorted(curves.items(), key=lambda item: item[0] != "random"))
 
@@ -33,19 +31,6 @@ def curve_table(scene: str, curves: Curves) -> Table:
         for split, methods in curves.items()
         for label, stats in methods.items()
     ]
-    return Table(
-        f"Learning curve: {scene_title(scene)}, OA by the number of labels per class",
-        ["Method", "Split", *map(str, numbers)],
-        rows,
-        "In percent: median of the runs (lowest–highest).",
-    )
-
-
-def curve_picture(curves: Curves) -> bytes:
-    """The learning curves as a PNG, one panel per split."""
-    return learning_picture(
-        {
-            split: {label: {n: (s.median, s.low, s.high) for n, s in stats.items()} for label, stats in methods.items()}
-            for split, methods in curves.items()
-        }
-    )
+    title = f"Learning curve: {scene_title(scene)}, OA by the number of labels per class"
+    head = ["Method", "Split", *map(str, numbers)]
+    return Table(title, head, rows, "In percent: median of the runs (lowest–highest).")

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hypercaps.report import page
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     level: int
     text: str
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     file: str
     title: str
     png: bytes
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     title: str
     head: list[str]
     rows: list[list[str]]
@@ -69,9 +65,4 @@ def _escape(text: str) -> str:
 
 def to_html(blocks: Sequence[Block], title: str) -> str:
     """One file that opens without a network: pictures and styles are embedded."""
-    return page.render(
-        "study",
-        title=title,
-        blocks=[(type(block).__name__, block) for block in blocks],
-        tests={"numeric_in": lambda column, table: table.is_numeric(column)},
-    )
+    return page.render("study", title=title, blocks=[(type(block).__name__, block) for block in blocks])

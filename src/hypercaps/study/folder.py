@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.json_records import from_json
 from hypercaps.io.writers.atomic import write_json, write_npz
-from hypercaps.study.records import Record, from_json, read_record
+from hypercaps.study.records import Record, read_record
 
 
 class Classified(NamedTuple):
@@ -43,17 +44,6 @@ class StudyLog:
     commands: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()  # keys of runs
     missing: Mapping[str, str] = field(default_factory=dict)  # scenes that could not be opened, with the reason
-
-    def extended(self, call: StudyLog, scenes: list[str]) -> StudyLog:
-        """The log after one more call; ``scenes`` are those it tried to open."""
-        still_missing = {name: reason for name, reason in self.missing.items() if name not in scenes}
-        return StudyLog(
-            title=call.title,
-            about=call.about,
-            commands=tuple(dict.fromkeys((*self.commands, *call.commands))),
-            planned=tuple(sorted({*self.planned, *call.planned})),
-            missing=still_missing | dict(call.missing),
-        )
 
 
 class StudyFolder:
@@ -98,8 +88,13 @@ class StudyFolder:
             return StudyLog()
 
     def add_call(self, call: StudyLog, scenes: list[str]) -> None:
-        """Record a call of the study in study.json; several calls can share a folder."""
-        write_json(self.out / "study.json", asdict(self.log().extended(call, scenes)))
+        """Add a call of the study to study.json; ``scenes`` are those it tried to open."""
+        before = self.log()
+        missing = {name: reason for name, reason in before.missing.items() if name not in scenes}
+        commands = dict.fromkeys((*before.commands, *call.commands))
+        planned = sorted({*before.planned, *call.planned})
+        log = StudyLog(call.title, call.about, tuple(commands), tuple(planned), missing | dict(call.missing))
+        write_json(self.out / "study.json", asdict(log))
 
 
 def _read_json(path: Path) -> Any:

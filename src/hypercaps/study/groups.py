@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypercaps.io import catalog
 from hypercaps.models.registry import METHODS
@@ -17,8 +17,7 @@ from hypercaps.study.records import FinishedRun, Record, RunRecord
 METHOD_ORDER = ("rbf-svm", "mlp", "se-2d-cnn", "3d-cnn", "c-cnn", "capsnet", "convcapsnet")  # the paper's
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """A figure over the repeats."""
 
     median: float
@@ -45,10 +44,6 @@ class Column:
     @property
     def label(self) -> str:
         return f"{self.title} ({self.note})" if self.note else self.title
-
-    @property
-    def runs(self) -> str:
-        return f"{len(self.records)} run{'s' if len(self.records) > 1 else ''}"
 
     @property
     def trained(self) -> str:
@@ -100,17 +95,15 @@ def group_runs(records: Iterable[Record]) -> dict[tuple[str, LabelBudget], list[
     """The columns of each scene and label budget: scenes by name, large shares first, methods in the paper's order."""
     groups: dict[tuple[str, LabelBudget], dict[str, list[FinishedRun]]] = {}
     for run in sorted((record for record in records if isinstance(record, FinishedRun)), key=sort_key):
-        setting = [run.method, run.recipe, asdict(run.changed), run.val_share, run.guard]
-        columns = groups.setdefault((run.scene, LabelBudget.of(run)), {})
-        columns.setdefault(json.dumps(setting, sort_keys=True), []).append(run)
+        setting = json.dumps([run.method, run.recipe, asdict(run.changed), run.val_share, run.guard], sort_keys=True)
+        groups.setdefault((run.scene, LabelBudget.of(run)), {}).setdefault(setting, []).append(run)
     return {group: [_column(runs) for runs in columns.values()] for group, columns in groups.items()}
 
 
 def sort_key(record: RunRecord) -> tuple[Any, ...]:
     """Orders runs by scene, label budget, method (as in the paper), recipe and seed."""
-    method = record.method
-    position = METHOD_ORDER.index(method) if method in METHOD_ORDER else len(METHOD_ORDER)
-    return record.scene, LabelBudget.of(record).order, position, method, record.recipe, record.seed
+    position = (*METHOD_ORDER, record.method).index(record.method)
+    return record.scene, LabelBudget.of(record).order, position, record.method, record.recipe, record.seed
 
 
 def _column(runs: list[FinishedRun]) -> Column:
@@ -130,8 +123,7 @@ def _note(runs: list[FinishedRun]) -> str:
     notes += [f"{name.replace('_', ' ')} {value}" for name, value in changed.structure.items()]
     if val_share is not None and val_share != paper_source().validation_share:
         notes.append(f"{percent(val_share)} for validation")
-    cut_short = sum(run.cut_short for run in runs)
-    if cut_short:
+    if cut_short := sum(run.cut_short for run in runs):
         notes.append(f"{cut_short} of {len(runs)} runs cut short by the budget")
     return ", ".join(notes)
 

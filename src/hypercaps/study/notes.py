@@ -43,11 +43,11 @@ def comparability_text(scene: str, groups: Groups) -> str:
     runs = [run for columns in groups.values() for column in columns for run in column.records]
     bands = sorted({run.bands for run in runs if run.bands})
     classes = sorted({len(run.per_class) for run in runs if run.per_class})
-    differences = []
-    if bands and bands != [paper.bands]:
-        differences.append(f"ours has {' or '.join(map(str, bands))} bands, the paper's has {paper.bands}")
-    if classes and classes != [len(paper.classes)]:
-        differences.append(f"ours has {' or '.join(map(str, classes))} classes, the paper's has {len(paper.classes)}")
+    differences = [
+        f"ours has {' or '.join(map(str, ours))} {what}, the paper's has {theirs}"
+        for what, ours, theirs in (("bands", bands, paper.bands), ("classes", classes, len(paper.classes)))
+        if ours and ours != [theirs]
+    ]
     if differences:
         return f"The scene differs from the paper's {paper.title}: {'; '.join(differences)}. Keep this in mind."
     if not bands:

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from hypercaps.data.labels import Legend
 from hypercaps.io import catalog
 from hypercaps.io.writers.atomic import write_csv, write_files, write_json
 from hypercaps.report.map_pictures import Panel, maps_picture
-from hypercaps.report.plots import convergence_picture
-from hypercaps.study.curves import curve_picture, curve_table, learning_curves
+from hypercaps.report.plots import convergence_picture, learning_picture
+from hypercaps.study.curves import curve_table, learning_curves
 from hypercaps.study.document import Block, Heading, Picture, Table, Text, to_html, to_markdown
 from hypercaps.study.folder import StudyFolder, StudyLog
 from hypercaps.study.groups import Column, Groups, group_runs, scene_title
@@ -44,18 +43,17 @@ def write_study(out: Path) -> list[Path]:
     pages = {out / block.file: block.png for block in blocks if isinstance(block, Picture)}
     pages[out / "results.md"] = to_markdown(blocks).encode()
     pages[out / "results.html"] = to_html(blocks, log.title).encode()
-    documents = [record.to_json() for record in records]
-    rows = [{name: value for name, value in document.items() if name != "history"} for document in documents]
+    rows = [{name: value for name, value in record.to_json().items() if name != "history"} for record in records]
     write_json(out / "results.json", rows)
-    write_csv(out / "results.csv", CSV_KEYS, map(_csv_row, documents))
+    write_csv(out / "results.csv", CSV_KEYS, map(_csv_row, records))
     write_files(pages)
     return [out / "results.json", out / "results.csv", *pages]
 
 
-def _csv_row(document: dict[str, Any]) -> list[Any]:
-    structure = document["changed"]["structure"]
-    flat = document | {"structure": json.dumps(structure) if structure else None}
-    return [flat.get(name) for name in CSV_KEYS]
+def _csv_row(record: Record) -> list[object]:
+    structure = record.changed.structure
+    values = record.to_json() | {"structure": json.dumps(structure) if structure else None}
+    return [values[name] for name in CSV_KEYS]
 
 
 def study_document(records: Sequence[Record], log: StudyLog, load: Load) -> list[Block]:
@@ -66,13 +64,12 @@ def study_document(records: Sequence[Record], log: StudyLog, load: Load) -> list
         blocks.append(Text(log.about))
     blocks.append(Text(protocol_text(groups, planned=len(log.planned), recorded=len(records))))
     blocks.append(_environment_table(records, log))
-    blocks += [table for table in (missing_table(log.missing), failed_table(records)) if table is not None]
+    blocks += filter(None, (missing_table(log.missing), failed_table(records)))
     if not groups:
         return [*blocks, Text("No run has finished: there are no figures to show.")]
     for scene in dict.fromkeys(scene for scene, _ in groups):
         blocks += _scene_blocks(scene, {key: columns for key, columns in groups.items() if key[0] == scene}, load)
-    overall = [table for table in (small_table(groups), cost_table(groups)) if table is not None]
-    if overall:
+    if overall := list(filter(None, (small_table(groups), cost_table(groups)))):
         blocks += [Heading(2, "All scenes"), *overall]
     return [*blocks, *_convergence(groups), *_paper_notes(groups)]
 
@@ -93,18 +90,16 @@ def _scene_blocks(scene: str, groups: Groups, load: Load) -> Iterator[Block]:
     """A scene's part of the page; ``groups`` are those of the scene."""
     yield Heading(2, scene_title(scene))
     yield Text(comparability_text(scene, groups))
-    curves = learning_curves(groups)
-    if curves:
+    if curves := learning_curves(groups):
         yield curve_table(scene, curves)
         title = f"OA by the number of labels per class, median and range of the runs: {scene_title(scene)}"
-        yield Picture(_file_name("learning", scene), title, curve_picture(curves))
+        yield Picture(_file_name("learning", scene), title, learning_picture(curves))
     for (_, budget), columns in groups.items():
         yield Heading(3, f"{budget.text} for training")
         yield summary_table(scene, budget, columns)
         yield Text(leakage_text(budget, columns))
         yield from class_tables(scene, budget, columns)
-        tests = paired_table(paired_tests({(scene, budget): columns}, load))
-        if tests is not None:
+        if tests := paired_table(paired_tests({(scene, budget): columns}, load)):
             yield tests
         yield from _maps(scene, budget, columns, load)
 
@@ -123,11 +118,9 @@ def _maps(scene: str, budget: LabelBudget, columns: Sequence[Column], load: Load
         # Non-breaking spaces keep the accuracy on one line.
         panels.append((f"{column.label}: OA\u00a0{run.oa:.2f}\u00a0%", pixels.classes))
     if panels:
-        title = (
-            "All labelled pixels as classified by the median run, training pixels included: "
-            f"{scene_title(scene)}, {budget.text}"
-        )
-        yield Picture(_file_name("maps", scene, budget), title, maps_picture(panels, _legend(scene, columns)))
+        title = "All labelled pixels as classified by the median run, training pixels included"
+        picture = maps_picture(panels, _legend(scene, columns))
+        yield Picture(_file_name("maps", scene, budget), f"{title}: {scene_title(scene)}, {budget.text}", picture)
 
 
 def _file_name(kind: str, scene: str, budget: LabelBudget | None = None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -13,8 +13,7 @@ from scipy import stats
 from hypercaps.study.document import Table
 from hypercaps.study.folder import Classified
 from hypercaps.study.groups import Column, Groups, scene_title
-from hypercaps.study.label_budget import LabelBudget
-from hypercaps.study.tables import MISSING
+from hypercaps.study.tables import text_or_dash
 
 MIN_SEEDS = 6  # with five, even five wins of five have p = 0.06
 
@@ -30,12 +29,10 @@ _CAPTION = (
 )
 
 
-@dataclass(frozen=True)
-class PairedTest:
-    """Two methods on the same splits; a p value is None where there are too few data."""
+class PairedTest(NamedTuple):
+    """Two methods on the same splits; a figure is None where there are too few data."""
 
-    scene: str
-    budget: LabelBudget
+    place: str  # scene and label budget
     a: str
     b: str
     seeds: tuple[int, ...]  # seeds of both
@@ -52,29 +49,20 @@ def paired_tests(groups: Groups, load: Load) -> list[PairedTest]:
         result
         for (scene, budget), columns in groups.items()
         for a, b in combinations(columns, 2)
-        if (result := _compare(scene, budget, a, b, load)) is not None
+        if (result := _compare(f"{scene_title(scene)}, {budget.text}", a, b, load)) is not None
     ]
 
 
-def _compare(scene: str, budget: LabelBudget, a: Column, b: Column, load: Load) -> PairedTest | None:
+def _compare(place: str, a: Column, b: Column, load: Load) -> PairedTest | None:
     runs_a, runs_b = ({run.seed: run for run in column.records} for column in (a, b))
     seeds = tuple(sorted(runs_a.keys() & runs_b.keys()))
     if not seeds:
         return None
     differences = [runs_a[seed].oa - runs_b[seed].oa for seed in seeds]
     only_a, only_b = _discordant(load(runs_a[seeds[0]].key), load(runs_b[seeds[0]].key))
-    return PairedTest(
-        scene=scene,
-        budget=budget,
-        a=a.label,
-        b=b.label,
-        seeds=seeds,
-        median_difference=median(differences),
-        wilcoxon_p=wilcoxon_p(differences) if len(seeds) >= MIN_SEEDS else None,
-        only_a=only_a,
-        only_b=only_b,
-        mcnemar_p=None if only_a is None or only_b is None else mcnemar_p(only_a, only_b),
-    )
+    wilcoxon = wilcoxon_p(differences) if len(seeds) >= MIN_SEEDS else None
+    mcnemar = None if only_a is None or only_b is None else mcnemar_p(only_a, only_b)
+    return PairedTest(place, a.label, b.label, seeds, median(differences), wilcoxon, only_a, only_b, mcnemar)
 
 
 def wilcoxon_p(differences: Sequence[float]) -> float:
@@ -101,7 +89,6 @@ def paired_table(results: Sequence[PairedTest]) -> Table | None:
     """The tests of one scene and label budget, with an explanation in the caption."""
     if not results:
         return None
-    first = results[0]
     rows = [
         [
             result.a,
@@ -109,18 +96,16 @@ def paired_table(results: Sequence[PairedTest]) -> Table | None:
             str(len(result.seeds)),
             f"{round(result.median_difference, 2) + 0.0:+.2f}",
             _p_text(result.wilcoxon_p),
-            MISSING if result.only_a is None else f"{result.only_a:,}",
-            MISSING if result.only_b is None else f"{result.only_b:,}",
+            text_or_dash(result.only_a, ","),
+            text_or_dash(result.only_b, ","),
             _p_text(result.mcnemar_p),
         ]
         for result in results
     ]
     head = ["A", "B", "Seeds", "OA of A minus B (median)", "Wilcoxon p"]
     head += ["Pixels only A has correct", "Pixels only B has correct", "McNemar p"]
-    return Table(f"Paired tests: {scene_title(first.scene)}, {first.budget.text}", head, rows, _CAPTION)
+    return Table(f"Paired tests: {results[0].place}", head, rows, _CAPTION)
 
 
 def _p_text(p: float | None) -> str:
-    if p is None:
-        return MISSING
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p is not None and p < 0.001 else text_or_dash(p, ".3f")

@@ -7,7 +7,8 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+from hypercaps.data.json_records import from_json
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,12 @@ class PaperResult:
     method: str
     train_share: float
     oa: float
-    aa: float | None
-    kappa: float | None
-    per_class: tuple[float, ...] | None
-    seconds: float | None
-    parameters: int | None
-    tables: tuple[str, ...]
+    tables: tuple[str, ...]  # of the paper that hold the figures
+    aa: float | None = None
+    kappa: float | None = None
+    per_class: tuple[float, ...] | None = None
+    seconds: float | None = None
+    parameters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,35 +54,12 @@ class PaperSource:
 @cache
 def _document() -> tuple[PaperSource, tuple[PaperScene, ...]]:
     document = tomllib.loads((files("hypercaps.study") / "paper.toml").read_text(encoding="utf-8"))
-    source = PaperSource(**document["source"] | {"authors": tuple(document["source"]["authors"])})
-    return source, tuple(_scene(table, source.train_share) for table in document["scenes"].values())
-
-
-def _scene(table: dict[str, Any], train_share: float) -> PaperScene:
-    main = [_result(row, method, train_share) for method, row in table["results"].items()]
-    small = [_result(row, row["method"], row["train_share"]) for row in table["small"]]
-    return PaperScene(
-        title=table["title"],
-        bands=table["bands"],
-        classes=tuple((number, name) for number, name in table["classes"]),
-        notes=tuple(table["notes"]),
-        our_scenes=tuple(table["our_scenes"]),
-        results=(*main, *small),
-    )
-
-
-def _result(row: dict[str, Any], method: str, train_share: float) -> PaperResult:
-    return PaperResult(
-        method=method,
-        train_share=train_share,
-        oa=row["oa"],
-        aa=row.get("aa"),
-        kappa=row.get("kappa"),
-        per_class=tuple(row["per_class"]) if "per_class" in row else None,
-        seconds=row.get("seconds"),
-        parameters=row.get("parameters"),
-        tables=tuple(row["tables"]),
-    )
+    source, scenes = from_json(PaperSource, document["source"]), []
+    for table in document["scenes"].values():
+        setting = {"train_share": source.train_share}
+        results = [setting | row | {"method": method} for method, row in table["results"].items()]
+        scenes.append(from_json(PaperScene, table | {"results": results + table["small"]}))
+    return source, tuple(scenes)
 
 
 def paper_source() -> PaperSource:

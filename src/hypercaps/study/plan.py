@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hypercaps.errors import CatalogError, StudyError
 from hypercaps.io import catalog
@@ -41,7 +41,7 @@ class MethodPlan:
     recipe: str
     epochs: int | None = None
     batch_size: int | None = None
-    structure: Mapping[str, Any] = field(default_factory=dict)
+    structure: Mapping[str, object] = field(default_factory=dict)
     repeats: int | None = None  # None: the study's
     train_shares: tuple[float, ...] | None = None  # None: the study's
 
@@ -64,8 +64,8 @@ class Setting:
     def key(self) -> str:
         """The name of the run's files: readable, and different for every setting."""
         plan = self.method
-        recipe = get_method(plan.name).recipe(plan.recipe).describe()
-        details = [recipe, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
+        identity = get_method(plan.name).recipe(plan.recipe).identity()
+        details = [identity, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
         if self.guard is not None or (self.per_class is not None and self.split == "blocks"):
             details += [self.guard, self.train_share]
         digest = hashlib.sha256(json.dumps(details, sort_keys=True).encode()).hexdigest()[:6]
@@ -114,11 +114,7 @@ class Study:
         return (self.block, self.guard) if split == "blocks" else (None, None)
 
     def only(
-        self,
-        *,
-        methods: Sequence[str] | None = None,
-        scenes: Sequence[str] | None = None,
-        repeats: int | None = None,
+        self, *, methods: Sequence[str] | None = None, scenes: Sequence[str] | None = None, repeats: int | None = None
     ) -> Study:
         """The study with these methods and scenes; registered ones that are not part of it are added."""
         study = self

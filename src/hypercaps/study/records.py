@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field, fields
 
+from hypercaps.data.json_records import from_json
 from hypercaps.inference.metrics import ClassScore
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -19,7 +15,7 @@ class RecipeChanges:
 
     epochs: int | None = None
     batch_size: int | None = None
-    structure: Mapping[str, Any] = field(default_factory=dict)
+    structure: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +69,7 @@ class FinishedRun(RunRecord):
     bands: int | None = None
     history: tuple[tuple[float | None, float | None], ...] = ()  # training loss and validation OA of each epoch
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self) | {"error": None}
 
 
@@ -83,58 +79,18 @@ class FailedRun(RunRecord):
 
     error: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Has the keys of a finished run too, with null as their value."""
-        results = {each.name: None for each in fields(FinishedRun)}
-        return results | asdict(self)
+        return {each.name: None for each in fields(FinishedRun)} | asdict(self)
 
 
 Record = FinishedRun | FailedRun
 
 
-def read_record(document: Any, key: str = "") -> Record:
+def read_record(document: object, key: str = "") -> Record:
     """The record in a JSON object; raises ValueError if a value is missing or has another type."""
     if not isinstance(document, dict):
         raise ValueError(f"{document!r} is not an object")
     document = document | {"key": key or document.get("key", "")}
-    if document.get("error") is None:
-        return from_json(FinishedRun, document)
-    return from_json(FailedRun, document)
-
-
-def from_json(kind: type[T], value: Any) -> T:
-    """Build a dataclass from a JSON value; unknown keys are ignored, wrong types raise ValueError."""
-    return cast(T, _convert(value, kind))
-
-
-def _convert(value: Any, kind: Any) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is UnionType:  # only "or None" is used
-        optional = next(argument for argument in arguments if argument is not NoneType)
-        return None if value is None else _convert(value, optional)
-    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
-        types = get_type_hints(kind)
-        values = {f.name: _convert(value[f.name], types[f.name]) for f in fields(kind) if _is_given(f, value)}
-        try:
-            return kind(**values)
-        except TypeError as error:  # a required key is missing
-            raise ValueError(str(error)) from error
-    if origin is tuple and isinstance(value, list):
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_convert(each, kind) for each, kind in zip(value, kinds, strict=True))
-    if origin is Mapping and isinstance(value, dict):
-        return {name: _convert(each, arguments[1]) for name, each in value.items()}
-    if kind is Any or (_is_number(value, kind) if kind in (int, float) else isinstance(value, origin or kind)):
-        return value
-    raise ValueError(f"{value!r} is not of type {kind}")
-
-
-def _is_given(each: Field[Any], document: Mapping[str, Any]) -> bool:
-    """Whether a key is in the document; null stands for the default where there is one."""
-    required = each.default is MISSING and each.default_factory is MISSING
-    return each.name in document and (required or document[each.name] is not None)
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    accepted = isinstance(value, int) or (kind is float and isinstance(value, float) and math.isfinite(value))
-    return accepted and not isinstance(value, bool)
+    kind: type[Record] = FinishedRun if document.get("error") is None else FailedRun
+    return from_json(kind, document)

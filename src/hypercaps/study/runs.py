@@ -8,6 +8,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,7 @@ OnProgress = Callable[[Setting, Progress], None]  # only for runs in this proces
 
 class RunOutcome(NamedTuple):
     record: Record
-    classified: Classified | None  # None for a failed run
+    classified: Classified | None = None  # None for a failed run
 
 
 class OpenedScene(NamedTuple):
@@ -66,12 +67,7 @@ def is_finished(folder: StudyFolder, setting: Setting, data: str) -> bool:
 
 
 def do_runs(
-    settings: Sequence[Setting],
-    folder: StudyFolder,
-    *,
-    deadline: float | None = None,
-    on_done: OnDone = lambda record: None,
-    on_progress: OnProgress = lambda setting, progress: None,
+    settings: Sequence[Setting], folder: StudyFolder, deadline: float | None, on_done: OnDone, on_progress: OnProgress
 ) -> None:
     """Do the runs in this process and write their files; none starts after ``deadline`` (in ``time.time()``)."""
     opened = cache(OpenedScene.open_again)
@@ -82,10 +78,7 @@ def do_runs(
 
 
 def attempt_run(
-    setting: Setting,
-    open_source: Callable[[SceneSource], OpenedScene],
-    deadline: float | None,
-    on_progress: OnProgress,
+    setting: Setting, open_source: Callable[[SceneSource], OpenedScene], deadline: float | None, on_progress: OnProgress
 ) -> RunOutcome:
     """Train, classify every labelled pixel, and score the test pixels; any error ends up in the record."""
     record = new_record(setting)
@@ -103,7 +96,7 @@ def attempt_run(
         failed = record.failed("not enough memory")
     except Exception as error:  # an error of another library must not end the other runs
         failed = record.failed(f"{type(error).__name__}: {error}")
-    return RunOutcome(failed, None)
+    return RunOutcome(failed)
 
 
 def keep_run(folder: StudyFolder, outcome: RunOutcome) -> Record:
@@ -183,7 +176,7 @@ def _split(setting: Setting, opened: OpenedScene) -> Split | None:
         train=setting.train_share,
         val=setting.val_share,
         per_class=setting.per_class,
-        block=16 if setting.block is None else setting.block,
+        block=setting.block or 16,
         seed=setting.seed,
         patch=get_method(setting.method.name).patch,
         guard=setting.guard,  # given by a study so that methods of different patches have the same test pixels
@@ -201,7 +194,6 @@ def is_over(deadline: float | None) -> bool:
 def new_record(setting: Setting) -> RunRecord:
     """The record of a run before its scene is opened."""
     plan = setting.method
-    recipe = get_method(plan.name).recipe(plan.recipe)
     return RunRecord(
         scene=setting.scene.name,
         method=plan.name,
@@ -212,8 +204,7 @@ def new_record(setting: Setting) -> RunRecord:
         block=setting.block,
         guard=setting.guard,
         labels_per_class=setting.per_class,
-        # Other recipes have no fixed number: it depends on the number of training pixels.
-        recipe_epochs=recipe.fixed_epochs,
+        recipe_epochs=get_method(plan.name).recipe(plan.recipe).fixed_epochs,
         changed=RecipeChanges(plan.epochs, plan.batch_size, dict(plan.structure)),
         val_share=setting.val_share,
         machine=machine(),
@@ -226,15 +217,9 @@ def new_record(setting: Setting) -> RunRecord:
 @cache
 def machine() -> str:
     """The computer in a few words, without its host name."""
-    return f"{processor()}, {os.cpu_count()} cores, {total_memory() / 1e9:.0f} GB, {platform.system()}"
-
-
-def processor() -> str:
-    """The processor's name; on Linux Python does not know it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    processor = platform.processor() or platform.machine()
+    with suppress(OSError):  # on Linux Python does not know the processor's name
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        processor = next(names, processor)
+    return f"{processor}, {os.cpu_count()} cores, {total_memory() / 1e9:.0f} GB, {platform.system()}"

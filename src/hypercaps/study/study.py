@@ -17,7 +17,7 @@ from hypercaps.io.writers.atomic import translate_write_errors
 from hypercaps.study.cluster_runs import do_runs_on
 from hypercaps.study.folder import StudyFolder, StudyLog
 from hypercaps.study.pages import write_study
-from hypercaps.study.plan import Setting, Study
+from hypercaps.study.plan import Study
 from hypercaps.study.records import FailedRun, Record
 from hypercaps.study.runs import OnDone, OnProgress, OpenedScene, do_runs, is_finished
 
@@ -33,39 +33,18 @@ class StudyStart:
 
 
 @dataclass(frozen=True)
-class StudyResult:
+class StudyResult(StudyStart):
     """How a study ended."""
 
-    planned: int
-    done_before: int
     done_now: int
     failed: int  # of those done now
     left: int  # runs of scenes that can be opened
-    missing: dict[str, str]  # scenes that can't be opened, with the reason
     files: list[Path]
 
     @property
     def succeeded(self) -> int:
         """Runs with a result, from this call or an earlier one, of the scenes that could be opened."""
         return self.done_before + self.done_now - self.failed
-
-
-@dataclass(frozen=True)
-class _Work:
-    """The runs of a study that are not done yet."""
-
-    settings: list[Setting]
-    data: dict[str, str]  # fingerprints of scene and labels, by scene name
-    start: StudyStart
-
-    @classmethod
-    def find(cls, study: Study, folder: StudyFolder, progress: ProgressMaker | None) -> _Work:
-        data, missing = _open_scenes(study, progress)
-        planned = study.settings()
-        possible = [setting for setting in planned if setting.scene.name in data]
-        to_do = [setting for setting in possible if not is_finished(folder, setting, data[setting.scene.name])]
-        failed = sum(isinstance(folder.record(setting.key), FailedRun) for setting in to_do)
-        return cls(to_do, data, StudyStart(len(planned), len(possible) - len(to_do), failed, missing))
 
 
 @dataclass(frozen=True)
@@ -98,11 +77,14 @@ def run_study(
         check_installed()
     _prepare(out)
     folder = StudyFolder(out)
-    work = _Work.find(study, folder, callbacks.download)
-    start, to_do = work.start, work.settings
+    data, missing = _open_scenes(study, callbacks.download)
+    planned = study.settings()
+    possible = [setting for setting in planned if setting.scene.name in data]
+    to_do = [setting for setting in possible if not is_finished(folder, setting, data[setting.scene.name])]
+    failed = sum(isinstance(folder.record(setting.key), FailedRun) for setting in to_do)
+    start = StudyStart(len(planned), len(possible) - len(to_do), failed, missing)
     callbacks.on_start(start)
-    planned = tuple(setting.key for setting in study.settings())
-    call = StudyLog(study.title, study.about, (command,), planned, start.missing)
+    call = StudyLog(study.title, study.about, (command,), tuple(setting.key for setting in planned), missing)
     folder.add_call(call, [scene.name for scene in study.scenes])
     done: list[Record] = []
 
@@ -113,15 +95,14 @@ def run_study(
     try:
         with _local_cluster(workers, len(to_do)) if cluster is None else nullcontext(cluster) as pool:
             if pool is None:
-                do_runs(to_do, folder, deadline=deadline, on_done=note, on_progress=callbacks.on_progress)
+                do_runs(to_do, folder, deadline, note, callbacks.on_progress)
             else:
-                do_runs_on(pool, to_do, folder, data=work.data, deadline=deadline, on_done=note)
+                do_runs_on(pool, to_do, folder, data=data, deadline=deadline, on_done=note)
     finally:  # Ctrl-C included
         files = write_study(out)
     ended = [record for record in done if not record.cut_short]
     failed = sum(isinstance(record, FailedRun) for record in ended)
-    left = len(to_do) - len(ended)
-    return StudyResult(start.planned, start.done_before, len(ended), failed, left, start.missing, files)
+    return StudyResult(**vars(start), done_now=len(ended), failed=failed, left=len(to_do) - len(ended), files=files)
 
 
 def _local_cluster(workers: int, runs: int) -> AbstractContextManager[Cluster | None]:

@@ -9,9 +9,10 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hypercaps.errors import StudyError
 from hypercaps.io import catalog
@@ -19,14 +20,11 @@ from hypercaps.io.paths import exists
 from hypercaps.models.registry import get_method
 from hypercaps.study.plan import MethodPlan, SceneSource, Study, unique
 
-_STUDY_KEYS = {
-    "title", "about", "scenes", "train_shares", "val_share", "repeats", "methods", "splits", "block", "guard",
-    "per_class",
-}  # fmt: skip
-_METHOD_KEYS = {"recipe", "epochs", "batch_size", "structure", "repeats", "train_shares"}
-_SCENE_KEYS = {"name", "cube", "labels", "class_field"}
 T = TypeVar("T")
-TomlTable = Mapping[str, Any]
+TomlTable = Mapping[str, object]
+# The keys of a table are the fields of what it describes; studies and methods have their names elsewhere.
+_STUDY_KEYS, _METHOD_KEYS = ({each.name for each in fields(kind)} - {"name"} for kind in (Study, MethodPlan))
+_SCENE_KEYS = {each.name for each in fields(SceneSource)}
 
 
 def builtin_studies() -> list[str]:
@@ -41,10 +39,10 @@ def open_study(name_or_path: str) -> Study:
         return _study(name_or_path, tomllib.loads(text), name_or_path, Path())
     path = Path(name_or_path).expanduser()
     if not path.is_file():
-        close = difflib.get_close_matches(name_or_path, builtin_studies(), n=1)
+        names = builtin_studies()
+        close = difflib.get_close_matches(name_or_path, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        names = ", ".join(builtin_studies())
-        raise StudyError(f"there is no study {name_or_path!r}: give a TOML file, or one of {names}{hint}")
+        raise StudyError(f"there is no study {name_or_path!r}: give a TOML file, or one of {', '.join(names)}{hint}")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -60,18 +58,17 @@ def _study(name: str, document: TomlTable, source: str, folder: Path) -> Study:
     if not methods or not scenes:
         raise StudyError(f"{source} has no {'method' if not methods else 'scene'}: a study needs at least one")
     per_class = _expect(document.get("per_class", []), list, f"{source}: per_class must be a list such as [5, 10]")
-    tables = [*methods.values(), document] if per_class else []
-    if any(len(table.get("train_shares", ())) > 1 for table in tables if isinstance(table, dict)):
-        raise StudyError(
-            f"{source}: per_class replaces the train shares: give one share, that of the blocks for training"
-        )
+    plans = tuple(_method_plan(method, plan, source) for method, plan in methods.items())
+    shares = _shares(document.get("train_shares", [0.2]), source)
+    if per_class and any(len(each or ()) > 1 for each in (shares, *(plan.train_shares for plan in plans))):
+        raise StudyError(f"{source}: per_class replaces the train shares: give one, that of the blocks for training")
     return Study(
         name=name,
         title=str(document.get("title", name)),
         about=str(document.get("about", "")),
         scenes=_scenes(scenes, source, folder),
-        methods=tuple(_method_plan(method, plan, source) for method, plan in methods.items()),
-        train_shares=_shares(document.get("train_shares", [0.2]), source),
+        methods=plans,
+        train_shares=shares,
         val_share=_share(document.get("val_share", 0.1), source),
         repeats=_count(document.get("repeats", 1), "repeats", source),
         splits=_splits(document.get("splits", ["random"]), source),
@@ -81,14 +78,12 @@ def _study(name: str, document: TomlTable, source: str, folder: Path) -> Study:
     )
 
 
-def _method_plan(name: str, plan: Any, source: str) -> MethodPlan:
+def _method_plan(name: str, plan: object, source: str) -> MethodPlan:
     plan = _expect(plan, dict, f"{source}: methods.{name} must be a table")
     _check_keys(plan, _METHOD_KEYS, f"{source}: methods.{name}")
     recipe = get_method(name).recipe(plan.get("recipe"))
-    counts = {
-        key: None if plan.get(key) is None else _count(plan[key], f"methods.{name}.{key}", source)
-        for key in ("epochs", "batch_size", "repeats")
-    }
+    given = [key for key in ("epochs", "batch_size", "repeats") if key in plan]
+    counts = {key: _count(plan[key], f"methods.{name}.{key}", source) for key in given}
     for key in ("epochs", "batch_size"):
         if not recipe.has_epochs and key in plan:
             raise StudyError(f"{source}: {name} is not trained in epochs and has no {key}: leave it out")
@@ -97,28 +92,21 @@ def _method_plan(name: str, plan: Any, source: str) -> MethodPlan:
         json.dumps(structure)
     except (TypeError, ValueError) as error:
         raise StudyError(f"{source}: methods.{name}.structure has an unsupported value ({error})") from error
-    return MethodPlan(
-        name=name,
-        recipe=recipe.name,
-        structure=structure,
-        train_shares=_shares(plan["train_shares"], source) if "train_shares" in plan else None,
-        **counts,
-    )
+    shares = _shares(plan["train_shares"], source) if "train_shares" in plan else None
+    return MethodPlan(name, recipe.name, structure=structure, train_shares=shares, **counts)
 
 
-def _scenes(scenes: list[Any], source: str, folder: Path) -> tuple[SceneSource, ...]:
-    sources = [
-        SceneSource.public(scene) if isinstance(scene, str) else _scene_from_files(scene, source, folder)
-        for scene in scenes
-    ]
-    names = [scene.name for scene in sources]
-    for name in names:
-        if names.count(name) > 1:
-            raise StudyError(f"{source} has two scenes named {name!r}: give each its own name")
-    return tuple(sources)
+def _scenes(scenes: list[object], source: str, folder: Path) -> tuple[SceneSource, ...]:
+    sources: dict[str, SceneSource] = {}
+    for scene in scenes:
+        opened = SceneSource.public(scene) if isinstance(scene, str) else _scene_from_files(scene, source, folder)
+        if opened.name in sources:
+            raise StudyError(f"{source} has two scenes named {opened.name!r}: give each its own name")
+        sources[opened.name] = opened
+    return tuple(sources.values())
 
 
-def _scene_from_files(scene: Any, source: str, folder: Path) -> SceneSource:
+def _scene_from_files(scene: object, source: str, folder: Path) -> SceneSource:
     table = _expect(scene, dict, f"{source}: a scene is a name, or a table with name, cube and labels")
     _check_keys(table, _SCENE_KEYS, f"{source}: scenes")
     if not all(isinstance(table.get(key), str) and table[key] for key in ("name", "cube", "labels")):
@@ -157,25 +145,25 @@ def _check_keys(table: TomlTable, allowed: set[str], source: str) -> None:
             raise StudyError(f"{source} has an unknown key {key!r}: use one of {', '.join(sorted(allowed))}")
 
 
-def _expect(value: Any, kind: type[T], message: str) -> T:
+def _expect(value: object, kind: type[T], message: str) -> T:
     if not isinstance(value, kind):
         raise StudyError(message)
     return value
 
 
-def _count(value: Any, name: str, source: str) -> int:
+def _count(value: object, name: str, source: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise StudyError(f"{source}: {name} is {value!r}: give a whole number of 1 or more")
     return value
 
 
-def _share(value: Any, source: str) -> float:
+def _share(value: object, source: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
         raise StudyError(f"{source}: {value!r} is not a share: give a number from 0 to 1")
     return float(value)
 
 
-def _shares(values: Any, source: str) -> tuple[float, ...]:
+def _shares(values: object, source: str) -> tuple[float, ...]:
     shares = _expect(values, list, f"{source}: train_shares must be a list such as [0.2, 0.1]")
     if not shares:
         raise StudyError(f"{source}: train_shares is empty: give at least one share")
@@ -184,7 +172,7 @@ def _shares(values: Any, source: str) -> tuple[float, ...]:
     return tuple(_share(value, source) for value in shares)
 
 
-def _splits(values: Any, source: str) -> tuple[str, ...]:
+def _splits(values: object, source: str) -> tuple[str, ...]:
     names = _expect(values, list, f"{source}: splits must be a list such as ['random', 'blocks']")
     if not names or not all(name in ("random", "blocks") for name in names):
         raise StudyError(f"{source}: splits are {names!r}: give 'random', 'blocks' or both")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from hypercaps.study.document import Table
 from hypercaps.study.groups import Column, Groups, Stat, method_title, scene_title, sort_key
@@ -18,17 +17,19 @@ EXPERIMENTS = {
 OTHER_CLASS_SHARES = {"rbf-svm"}  # the paper's per-class figures are shares of all pixels, not of the test pixels
 SMALL_SHARES = (0.10, 0.05)
 MISSING = "–"
+PAPER_SECONDS = ",.0f"  # the paper gives whole seconds
 SCORES = {"oa": "OA", "aa": "AA", "kappa": "kappa"}  # names in RunRecord and PaperResult, and their titles
+Cells = tuple[str, list[str]]  # a column of a table: its head and its cells
 
 
-class _TableColumn(NamedTuple):
-    head: str
-    cells: list[str]
+def _table(title: str, columns: Sequence[Cells], caption: str) -> Table:
+    rows = [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+    return Table(title, [head for head, _ in columns], rows, caption)
 
 
-def _table(title: str, columns: Sequence[_TableColumn], caption: str) -> Table:
-    rows = [list(row) for row in zip(*(column.cells for column in columns), strict=True)]
-    return Table(title, [column.head for column in columns], rows, caption)
+def text_or_dash(figure: float | None, spec: str) -> str:
+    """A figure by a format specification."""
+    return MISSING if figure is None else format(figure, spec)
 
 
 def ours_text(stat: Stat | None) -> str:
@@ -52,14 +53,6 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
 
 
-def paper_text(figure: float | None) -> str:
-    return MISSING if figure is None else f"{figure:.2f}"
-
-
-def paper_seconds_text(seconds: float | None) -> str:
-    return MISSING if seconds is None else f"{seconds:,.0f}"  # the paper gives whole seconds
-
-
 def _count_text(stat: Stat | None) -> str:
     if stat is None:
         return MISSING
@@ -69,24 +62,24 @@ def _count_text(stat: Stat | None) -> str:
 def summary_table(scene: str, budget: LabelBudget, columns: Sequence[Column]) -> Table:
     """One row per method: OA, AA, kappa, training time and parameters, beside the paper's."""
     papers = [_paper(scene, column.method, budget) for column in columns]
-    cells = [
-        _TableColumn("Method", [column.title for column in columns]),
-        _TableColumn("Training", [column.trained for column in columns]),
-        _TableColumn("Runs", [str(len(column.records)) for column in columns]),
+    cells: list[Cells] = [
+        ("Method", [column.title for column in columns]),
+        ("Training", [column.trained for column in columns]),
+        ("Runs", [str(len(column.records)) for column in columns]),
     ]
     for name, title in SCORES.items():
         theirs, ours = [_figure(paper, name) for paper in papers], [column.stat(name) for column in columns]
         in_paper = any(figure is not None for figure in theirs)
         if in_paper:
-            cells.append(_TableColumn(f"{title}, paper", [paper_text(figure) for figure in theirs]))
-        cells.append(_TableColumn(f"{title}, ours", [ours_text(stat) for stat in ours]))
+            cells.append((f"{title}, paper", [text_or_dash(figure, ".2f") for figure in theirs]))
+        cells.append((f"{title}, ours", [ours_text(stat) for stat in ours]))
         if in_paper:
-            cells.append(_TableColumn(f"{title}, difference", list(map(difference_text, theirs, ours))))
+            cells.append((f"{title}, difference", list(map(difference_text, theirs, ours))))
     times = [_figure(paper, "seconds") for paper in papers]
     if any(time is not None for time in times):
-        cells.append(_TableColumn("Seconds, paper", [paper_seconds_text(time) for time in times]))
-    cells.append(_TableColumn("Seconds, ours", [seconds_text(column.seconds) for column in columns]))
-    cells.append(_TableColumn("Parameters, ours", [_count_text(column.stat("parameters")) for column in columns]))
+        cells.append(("Seconds, paper", [text_or_dash(time, PAPER_SECONDS) for time in times]))
+    cells.append(("Seconds, ours", [seconds_text(column.seconds) for column in columns]))
+    cells.append(("Parameters, ours", [_count_text(column.stat("parameters")) for column in columns]))
     title = f"Summary: {scene_title(scene)}, {budget.text} for training"
     return _table(title, cells, f"{_accuracy_caption(papers)} Seconds: the shortest training of the runs.")
 
@@ -128,7 +121,7 @@ def class_tables(scene: str, budget: LabelBudget, columns: Sequence[Column]) -> 
 def _class_table(title: str, scene: str, budget: LabelBudget, columns: Sequence[Column]) -> Table:
     classes = dict(sorted({label: name for column in columns for label, name in column.class_names.items()}.items()))
     names = [f"{label} {name}" for label, name in classes.items()]
-    cells = [_TableColumn("Class", [*names, *SCORES.values(), "Time (s)"])]
+    cells = [("Class", [*names, *SCORES.values(), "Time (s)"])]
     papers = [_paper(scene, column.method, budget) for column in columns]
     papers = [paper if paper and paper.per_class else None for paper in papers]  # for small shares it gives only OA
     for column, paper in zip(columns, papers, strict=True):
@@ -136,13 +129,12 @@ def _class_table(title: str, scene: str, budget: LabelBudget, columns: Sequence[
     return _table(title, cells, f"{_accuracy_caption(papers)} Time: the shortest training of the runs.")
 
 
-def _class_columns(scene: str, column: Column, paper: PaperResult | None, labels: list[int]) -> list[_TableColumn]:
+def _class_columns(scene: str, column: Column, paper: PaperResult | None, labels: list[int]) -> list[Cells]:
     """A method's columns in a table of classes: ours, between the paper's and the difference where it has figures."""
     stats = [column.class_stat(label) for label in labels] + [column.stat(name) for name in SCORES]
-    note = f"; {column.note}" if column.note else ""
-    ours = _TableColumn(
-        f"{column.title}, ours ({column.runs}{note})", [*map(ours_text, stats), seconds_text(column.seconds)]
-    )
+    runs, note = len(column.records), f"; {column.note}" if column.note else ""
+    head = f"{column.title}, ours ({runs} run{'s' if runs > 1 else ''}{note})"
+    ours = (head, [*map(ours_text, stats), seconds_text(column.seconds)])
     if paper is None:
         return [ours]
     by_class = _paper_classes(scene, paper, len(labels))
@@ -150,12 +142,8 @@ def _class_columns(scene: str, column: Column, paper: PaperResult | None, labels
     differences = [*map(difference_text, figures, stats), MISSING]
     if column.method in OTHER_CLASS_SHARES:
         differences[: len(labels)] = [MISSING] * len(labels)
-    theirs = [*map(paper_text, figures), paper_seconds_text(paper.seconds)]
-    return [
-        _TableColumn(f"{column.title}, paper", theirs),
-        ours,
-        _TableColumn(f"{column.title}, difference", differences),
-    ]
+    theirs = [text_or_dash(figure, ".2f") for figure in figures] + [text_or_dash(paper.seconds, PAPER_SECONDS)]
+    return [(f"{column.title}, paper", theirs), ours, (f"{column.title}, difference", differences)]
 
 
 def _paper_classes(scene: str, paper: PaperResult, classes: int) -> dict[int, float]:
@@ -173,7 +161,7 @@ def small_table(groups: Groups) -> Table | None:
         for column in columns:
             if budget.is_in_paper and budget.share in SMALL_SHARES and column.method == "convcapsnet":
                 paper, ours = _figure(_paper(scene, column.method, budget), "oa"), column.stat("oa")
-                figures = [paper_text(paper), ours_text(ours), difference_text(paper, ours)]
+                figures = [text_or_dash(paper, ".2f"), ours_text(ours), difference_text(paper, ours)]
                 rows.append([scene_title(scene), budget.short, column.trained, str(len(column.records)), *figures])
     head = ["Scene", "Labels", "Training", "Runs", "OA, paper", "OA, ours", "OA, difference"]
     caption = "1D-ConvCapsNet. OA in percent; ours: median of the runs (lowest–highest)."
@@ -200,9 +188,9 @@ def cost_table(groups: Groups) -> Table | None:
 
 def _cost_row(scene: str, budget: LabelBudget, column: Column) -> list[str]:
     paper = _paper(scene, column.method, budget)
-    parameters = _figure(paper, "parameters")
-    times = [paper_seconds_text(_figure(paper, "seconds")), *map(seconds_text, (column.seconds, column.epoch_seconds))]
-    counts = [MISSING if parameters is None else f"{parameters:,}", _count_text(column.stat("parameters"))]
+    times = [text_or_dash(_figure(paper, "seconds"), PAPER_SECONDS)]
+    times += map(seconds_text, (column.seconds, column.epoch_seconds))
+    counts = [text_or_dash(_figure(paper, "parameters"), ","), _count_text(column.stat("parameters"))]
     return [column.title, column.trained, *times, *counts]
 
 
@@ -223,17 +211,10 @@ def _ratio_row(scene: str, budget: LabelBudget, large: Column, small: Column) ->
 
 def failed_table(records: Iterable[Record]) -> Table | None:
     """The runs without a result, with the error of each."""
-    failed = sorted((record for record in records if isinstance(record, FailedRun)), key=sort_key)
-    rows = [
-        [
-            scene_title(run.scene),
-            method_title(run.method),
-            LabelBudget.of(run).short,
-            str(run.seed),
-            run.error or "no error message",
-        ]
-        for run in failed
-    ]
+    rows = []
+    for run in sorted((record for record in records if isinstance(record, FailedRun)), key=sort_key):
+        setting = [scene_title(run.scene), method_title(run.method), LabelBudget.of(run).short, str(run.seed)]
+        rows.append([*setting, run.error or "no error message"])
     return Table("Failed runs", ["Scene", "Method", "Labels", "Seed", "Error"], rows) if rows else None
 
 

@@ -18,7 +18,7 @@ from hypercaps.models.history import TrainingRecord
 from hypercaps.models.recipes import Recipe
 from hypercaps.models.registry import Method
 from hypercaps.training import label_propagation
-from hypercaps.training.loop import Examples, LoopSettings, OnProgress
+from hypercaps.training.loop import Examples, LoopSettings
 from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
 from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening, Preprocessing
 from hypercaps.training.self_training import PixelGrid
@@ -86,10 +86,8 @@ class TrainingData:
             grid = PixelGrid(pixels, scene.cols, preprocessing)
         return cls(preprocessing, examples, grid)
 
-    def trainer(self, job: TrainingJob, on_progress: OnProgress | None = None) -> PatchTrainer:
+    def trainer(self, job: TrainingJob, settings: LoopSettings) -> PatchTrainer:
         """The trainer to hand to ``job.recipe.train``."""
-        method, batch_size = job.method, job.record.batch_size or 1
-        settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress)
         return PatchTrainer(job.new_network, self.examples, settings, job.record, self.grid)
 
 

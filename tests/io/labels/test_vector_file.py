@@ -29,8 +29,8 @@ def test_a_layer_of_several(tmp_path: Path) -> None:
     assert names(labels) == [(1, "tree")] and labels.name == "second"
     with pytest.raises(LabelsError, match="no layer 'third': it holds first, second"):
         open_labels(f"{tmp_path / 'a.gpkg'}:third", scene=scene_on(), class_field="kind")
-    assert describe(str(tmp_path / "a.gpkg"))["layers"] == ["first", "second"]
-    about = describe(f"{tmp_path / 'a.gpkg'}:first")
+    assert describe(str(tmp_path / "a.gpkg")).to_json()["layers"] == ["first", "second"]
+    about = describe(f"{tmp_path / 'a.gpkg'}:first").to_json()
     assert (about["kind"], about["features"], about["fields"], about["crs"]) == (
         "vector labels", 3, ["kind"], "EPSG:32633",
     )  # fmt: skip

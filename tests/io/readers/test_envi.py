@@ -341,7 +341,7 @@ def test_a_header_that_claims_terabytes(tmp_path: Path) -> None:
         ("data type = 6", "complex"), ("data type = 99", "99 as data type"), ("interleave = tiles", "'tiles'"),
         ("byte order = 2", "2 as byte order"), ("bands = many", "'many'"), ("samples = 0", "at least 1"),
         ("header offset = -5", "at least 0"), ("wavelength = {1, 2}", "2 numbers as 'wavelength' for 4 bands"),
-        ("bbl = {1, 1, x, 1}", "'bbl' that is not a number"), ("wavelength = {1, 2, nan, 4}", "NaN"),
+        ("bbl = {1, 1, x, 1}", "'bbl' that is no number"), ("wavelength = {1, 2, nan, 4}", "NaN"),
         ("reflectance scale factor = 0", "above 0"), ("data ignore value = none", "'none'"),
         ("file compression = 1", "compressed"), ("wavelength = {1, 2", "no closing brace"),
         ("map info = {UTM, 1, 1}", "map info"), ("map info = {UTM, 1, 1, 0, 0, 0, 0, 33, North, WGS-84}", "map info"),
@@ -403,7 +403,7 @@ def test_a_classification_keeps_names_and_colours(tmp_path: Path) -> None:
         (1, "Water", (0, 0, 255)), (2, "Old trees", (0, 90, 0)), (3, "Bare", (0, 0, 0)),
     ]  # fmt: skip
     np.testing.assert_array_equal(labels.array, np.where(gt == 255, 0, gt)[:, :, 0])
-    assert describe(str(path))["kind"] == "labels"
+    assert describe(str(path)).to_json()["kind"] == "labels"
 
 
 def test_a_cube_is_no_label_raster(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import detect_file
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers.geotiff import geotiff_raster
-from hypercaps.io.writers.cog import Placement, RasterKind, write_cog
+from hypercaps.io.writers.cog import write_cog
+from hypercaps.io.writers.raster_kind import RasterKind
 from hypercaps.pipeline.describe import describe
 from support.rasters import CUBE, GRID, GT, TURNED, write
 from support.scenes import make_cube
@@ -223,7 +224,7 @@ def test_maps_lie_exactly_where_the_scene_does(grid: rasterio.Affine, tmp_path: 
     assert scene.transform == tuple(grid)[:6]
     labels = np.ones((1, *CUBE.shape[:2]), dtype=np.uint8)
     kind = RasterKind("uint8", 0, "mode", ("class",))
-    write_cog(tmp_path / "map.tif", kind, Placement.of(scene), lambda r0, r1: labels[:, r0:r1])
+    write_cog(tmp_path / "map.tif", kind, scene.map_grid, lambda r0, r1: labels[:, r0:r1])
     with rasterio.open(tmp_path / "map.tif") as raster:
         assert raster.transform == grid and raster.crs == CRS.from_epsg(32633)
 
@@ -259,7 +260,7 @@ def test_labels_keep_names_and_colours(tmp_path: Path) -> None:
     assert [(e.label, e.name) for e in labels.legend] == [(1, "Water & ice"), (2, "Trees"), (3, "class 3")]
     by_label = {entry.label: entry.color for entry in labels.legend}
     assert by_label[1] == (10, 20, 30) and by_label[3] == (1, 2, 3) and by_label[2] != (0, 0, 0)
-    assert describe(str(path))["kind"] == "labels"
+    assert describe(str(path)).to_json()["kind"] == "labels"
 
 
 def test_category_names_with_entities_are_refused(tmp_path: Path) -> None:
@@ -491,12 +492,12 @@ def test_overviews_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tif.aux.xml").write_text(
         "<PAMDataset><Metadata domain='OVERVIEWS'><MDI key='OVERVIEW_FILE'>/etc/hostname</MDI></Metadata></PAMDataset>"
     )
-    with pytest.raises(SceneError, match="refers to another file for its overviews"):
+    with pytest.raises(SceneError, match="refers to another file for overviews"):
         open_scene(path)
     (tmp_path / "a.tif.aux.xml").unlink()
     with rasterio.open(path, "r+") as raster:
         raster.update_tags(ns="OVERVIEWS", OVERVIEW_FILE="/etc/hostname")
-    with pytest.raises(SceneError, match="refers to another file for its overviews"):
+    with pytest.raises(SceneError, match="refers to another file for overviews"):
         open_scene(path)
 
 

@@ -169,7 +169,7 @@ def test_tiles_far_apart_cost_nothing(tmp_path: Path) -> None:
         ({"transform": grid(0, 5.3)}, "grid"),
         ({"transform": grid(0, 5) @ rasterio.Affine.scale(1.01)}, "grid"),
         ({"transform": grid(0, 5) @ rasterio.Affine.rotation(1)}, "grid"),
-        ({"crs": "EPSG:32634"}, "another coordinate system"),
+        ({"crs": "EPSG:32634"}, "differ in coordinate system"),
         ({"crs": None}, "is not georeferenced"),
         ({"transform": None}, "is not georeferenced"),
         ({"cube": CUBE[:5, :5, :3]}, "3 bands and"),

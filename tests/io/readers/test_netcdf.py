@@ -138,7 +138,7 @@ def test_wavelengths_that_step_back_are_sorted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
-    [(waves("nm", [450, 0, 650, 850, 1650]), "no numbers above 0"), (waves("cm-1"), "can't be turned into nano")],
+    [(waves("nm", [450, 0, 650, 850, 1650]), "no numbers above 0"), (waves("cm-1"), "can't be converted to nano")],
 )
 def test_unusable_wavelengths(given: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match=sentence):
@@ -268,7 +268,7 @@ def test_labels_with_their_names(engine: str, tmp_path: Path) -> None:
     labels = open_labels(path)
     np.testing.assert_array_equal(labels.array, np.where(gt < 0, 0, gt))
     assert [(e.label, e.name) for e in labels.legend] == [(1, "water"), (2, "green trees"), (3, "class 3")]
-    assert describe(str(path))["kind"] == "labels"
+    assert describe(str(path)).to_json()["kind"] == "labels"
     with pytest.raises(SceneError, match="no 3-D array"):
         open_scene(path)
 

@@ -95,7 +95,7 @@ def test_an_array_on_its_own(version: int, tmp_path: Path) -> None:
     scene = open_scene(path)
     np.testing.assert_array_equal(scene.read().values, CUBE)
     assert scene.block == (3, 2) and scene.wavelengths is not None and scene.wavelengths.tolist() == WAVES
-    assert describe(str(path))["bands"] == 5
+    assert describe(str(path)).to_json()["bands"] == 5
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -20,13 +20,14 @@ import rasterio
 from rasterio.errors import NotGeoreferencedWarning
 
 from hypercaps.data.labels import Legend, LegendEntry
-from hypercaps.data.scene import Affine, Scene
+from hypercaps.data.scene import Affine, MapGrid, Scene
 from hypercaps.errors import OutputError
 from hypercaps.io.open import open_labels
 from hypercaps.io.writers import cog
 from hypercaps.io.writers.atomic import write_all_or_nothing, write_files
-from hypercaps.io.writers.cog import Placement, RasterKind, write_cog
+from hypercaps.io.writers.cog import write_cog
 from hypercaps.io.writers.legend_files import legend_files
+from hypercaps.io.writers.raster_kind import RasterKind
 
 UTM = (30.0, 0.0, 500_015.0, 0.0, -30.0, 4_490_025.0)
 TURNED = (26.1, -14.8, 361_234.567, 14.8, 26.1, 4_490_000.125)
@@ -64,7 +65,7 @@ def gdalinfo(path: Path) -> dict[str, Any]:
 
 
 def test_classes_are_read_back_with_their_colours(tmp_path: Path) -> None:
-    write_cog(tmp_path / "map.tif", OF_CLASSES, Placement((3, 4)), strips(CLASSES))
+    write_cog(tmp_path / "map.tif", OF_CLASSES, MapGrid((3, 4)), strips(CLASSES))
     with reading(tmp_path / "map.tif") as raster:
         assert (raster.count, raster.dtypes, raster.nodata) == (1, ("uint8",), 0)
         np.testing.assert_array_equal(raster.read(1), CLASSES)
@@ -80,7 +81,7 @@ def test_classes_are_read_back_with_their_colours(tmp_path: Path) -> None:
 
 
 def test_numbers_are_read_back(tmp_path: Path) -> None:
-    write_cog(tmp_path / "c.tif", OF_CONFIDENCE, Placement((3, 4)), strips(CONFIDENCE))
+    write_cog(tmp_path / "c.tif", OF_CONFIDENCE, MapGrid((3, 4)), strips(CONFIDENCE))
     with reading(tmp_path / "c.tif") as raster:
         assert raster.dtypes == ("float32",) and np.isnan(raster.nodata)
         np.testing.assert_array_equal(raster.read(1), CONFIDENCE)
@@ -90,7 +91,7 @@ def test_numbers_are_read_back(tmp_path: Path) -> None:
 def test_bands_have_names_and_a_scale(tmp_path: Path) -> None:
     two = np.stack([CLASSES, CLASSES + 1])
     kind = RasterKind("uint8", 255, "average", ("one", "two"), scale=0.004)
-    write_cog(tmp_path / "two.tif", kind, Placement((3, 4)), strips(two))
+    write_cog(tmp_path / "two.tif", kind, MapGrid((3, 4)), strips(two))
     with reading(tmp_path / "two.tif") as raster:
         assert raster.descriptions == ("one", "two") and raster.scales == (0.004, 0.004)
         np.testing.assert_array_equal(raster.read(), two)
@@ -100,7 +101,7 @@ def test_bands_have_names_and_a_scale(tmp_path: Path) -> None:
 @pytest.mark.parametrize("as_wkt", [False, True])
 def test_the_place_on_earth_is_kept_exactly(transform: Affine, as_wkt: bool, tmp_path: Path) -> None:
     expected = rasterio.CRS.from_epsg(32633)
-    grid = Placement((3, 4), expected.to_wkt() if as_wkt else "EPSG:32633", transform)
+    grid = MapGrid((3, 4), expected.to_wkt() if as_wkt else "EPSG:32633", transform)
     write_cog(tmp_path / "map.tif", OF_CLASSES, grid, strips(CLASSES))
     with rasterio.open(tmp_path / "map.tif") as raster:
         assert raster.crs == expected
@@ -112,7 +113,7 @@ def test_the_place_on_earth_is_kept_exactly(transform: Affine, as_wkt: bool, tmp
 
 
 def test_a_place_without_a_reference_system(tmp_path: Path) -> None:
-    write_cog(tmp_path / "map.tif", OF_CLASSES, Placement((3, 4), None, UTM), strips(CLASSES))
+    write_cog(tmp_path / "map.tif", OF_CLASSES, MapGrid((3, 4), None, UTM), strips(CLASSES))
     with rasterio.open(tmp_path / "map.tif") as raster:
         assert raster.crs is None and tuple(raster.transform)[:6] == UTM
 
@@ -120,7 +121,7 @@ def test_a_place_without_a_reference_system(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rows", "cols"), [(130, 700), (1100, 20)])
 def test_larger_rasters_are_tiled_with_overviews(rows: int, cols: int, tmp_path: Path) -> None:
     classes = np.random.default_rng(0).choice(np.array([0, 1, 7], np.uint8), (rows, cols))
-    write_cog(tmp_path / "map.tif", OF_CLASSES, Placement((rows, cols), "EPSG:32633", UTM), strips(classes))
+    write_cog(tmp_path / "map.tif", OF_CLASSES, MapGrid((rows, cols), "EPSG:32633", UTM), strips(classes))
     with rasterio.open(tmp_path / "map.tif") as raster:
         np.testing.assert_array_equal(raster.read(1), classes)
         assert raster.profile["tiled"] and raster.compression.name == "deflate"
@@ -135,9 +136,9 @@ def test_the_same_numbers_give_the_same_bytes_whatever_the_strips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.random.default_rng(0).random((300, 200)).astype(np.float32)
-    write_cog(tmp_path / "one.tif", OF_CONFIDENCE, Placement((300, 200)), strips(values))
+    write_cog(tmp_path / "one.tif", OF_CONFIDENCE, MapGrid((300, 200)), strips(values))
     monkeypatch.setattr(cog, "_STRIP_VALUES", 1000)
-    write_cog(tmp_path / "two.tif", OF_CONFIDENCE, Placement((300, 200)), strips(values))
+    write_cog(tmp_path / "two.tif", OF_CONFIDENCE, MapGrid((300, 200)), strips(values))
     assert (tmp_path / "one.tif").read_bytes() == (tmp_path / "two.tif").read_bytes()
 
 
@@ -149,7 +150,7 @@ def test_what_the_disk_did_not_keep_is_noticed(tmp_path: Path) -> None:
         return CLASSES[None, r0:r1] if len(told) == 1 else CLASSES[None, r0:r1] + 1  # as if zeros had been kept
 
     with pytest.raises(OutputError, match=r"map\.tif can't be written"):
-        write_cog(tmp_path / "map.tif", OF_CLASSES, Placement((3, 4)), forgetful)
+        write_cog(tmp_path / "map.tif", OF_CLASSES, MapGrid((3, 4)), forgetful)
 
 
 def test_a_full_disk_leaves_no_raster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ def test_a_full_disk_leaves_no_raster(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match="disk is full"), write_all_or_nothing([tmp_path / "map.tif"]) as temporary:
-        write_cog(temporary[tmp_path / "map.tif"], OF_CLASSES, Placement((3, 4)), strips(CLASSES))
+        write_cog(temporary[tmp_path / "map.tif"], OF_CLASSES, MapGrid((3, 4)), strips(CLASSES))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,7 +167,7 @@ def test_a_full_disk_leaves_no_raster(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def write_map(path: Path) -> None:
-    write_cog(path, OF_CLASSES, Placement((3, 4), "EPSG:32633", UTM), strips(CLASSES))
+    write_cog(path, OF_CLASSES, MapGrid((3, 4), "EPSG:32633", UTM), strips(CLASSES))
     write_files(legend_files(path, LEGEND))
 
 
@@ -220,9 +221,7 @@ def test_large_labels_have_colours_and_names(largest: int, dtype: str, tmp_path:
     legend = Legend.of([1, largest])
     classes = np.where(CLASSES == 7, largest, CLASSES.astype(np.int32)).astype(dtype)
     colors = {entry.label: (*entry.color, 255) for entry in legend}
-    write_cog(
-        tmp_path / "map.tif", RasterKind(dtype, 0, "mode", ("class",), colors), Placement((3, 4)), strips(classes)
-    )
+    write_cog(tmp_path / "map.tif", RasterKind(dtype, 0, "mode", ("class",), colors), MapGrid((3, 4)), strips(classes))
     write_files(legend_files(tmp_path / "map.tif", legend))
     with reading(tmp_path / "map.tif") as raster:
         np.testing.assert_array_equal(raster.read(1), classes)
@@ -233,4 +232,4 @@ def test_large_labels_have_colours_and_names(largest: int, dtype: str, tmp_path:
 
 def test_the_grid_of_a_map_is_the_scenes() -> None:
     scene = Scene.from_array(np.ones((3, 4, 2)))
-    assert Placement.of(scene) == Placement((3, 4), None, None)
+    assert scene.map_grid == MapGrid((3, 4), None, None)

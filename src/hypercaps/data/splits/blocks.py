@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.splits.block_grid import NEIGHBOURS, Bits, Bools, LabelledBlocks
-from hypercaps.data.splits.request import SplitDescription, SplitRequest
-from hypercaps.data.splits.split import Indices, Split, patches_contain
+from hypercaps.data.splits.request import SplitRequest
+from hypercaps.data.splits.split import Indices, patches_contain
 from hypercaps.errors import SplitError, warn_data
 
 _TRAIN, _VAL, _TEST = 0, 1, 2
@@ -24,7 +24,7 @@ Assignment = npt.NDArray[np.int8]  # (blocks,) the set of each block
 Floats = npt.NDArray[np.float64]
 
 
-def draw_blocks(labels: Labels, request: SplitRequest) -> Split:
+def draw_blocks(labels: Labels, request: SplitRequest) -> list[Indices]:
     """Put each block into one of the sets and remove the guard band."""
     block, patch = request.block, request.guarded_patch
     blocks = LabelledBlocks.of(labels, block, patch // 2)
@@ -42,11 +42,11 @@ def draw_blocks(labels: Labels, request: SplitRequest) -> Split:
     _warn_missing_classes(labels, blocks, sets, request)
     if request.per_class is not None:
         sets[_TRAIN] = _draw_per_class(labels, blocks, sets[_TRAIN], request.per_class, rng)
-    train, val, test = (blocks.pixels[chosen] for chosen in sets)
+    train, val, test = drawn = [blocks.pixels[chosen] for chosen in sets]
     # The purpose of this split: a change that breaks it must not go unnoticed.
     assert not patches_contain(np.concatenate([train, val]), test, labels.shape, patch).any()
     assert not patches_contain(train, val, labels.shape, patch).any()
-    return Split(train, val, test, shape=labels.shape, how=SplitDescription.of(request), patch=request.patch)
+    return drawn
 
 
 def _assignments(counts: Indices, shares: Floats, rng: np.random.Generator, trials: int) -> npt.NDArray[np.int8]:

@@ -6,7 +6,7 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.splits.blocks import draw_blocks
 from hypercaps.data.splits.polygons import draw_polygons
 from hypercaps.data.splits.random import draw_random
-from hypercaps.data.splits.request import SplitRequest
+from hypercaps.data.splits.request import SplitDescription, SplitRequest
 from hypercaps.data.splits.split import Split
 
 _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
@@ -14,7 +14,8 @@ _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks
 
 def draw(labels: Labels, request: SplitRequest) -> Split:
     """Draw the requested split of the labelled pixels; the same request and labels give the same split."""
-    return _DRAW[request.kind](labels, request)
+    train, val, test = _DRAW[request.kind](labels, request)
+    return Split(train, val, test, shape=labels.shape, how=SplitDescription.of(request), patch=request.patch)
 
 
 def split_by_share(labels: Labels, train: float = 0.2, val: float = 0.1, *, seed: int = 0, patch: int = 7) -> Split:
@@ -37,13 +38,10 @@ def split_per_class(
 
     Parameters
     ----------
-    labels : the labelled pixels to divide
     n : training pixels of each class
-    val : share (0 to 1) of each class for validation, rounded down; the rest is the test set
     at_most : share of a class (0 to 1) that may train, so that small classes train with fewer than ``n`` pixels; 1:
         a class that is too small for ``n`` is refused
-    seed : of the random number generator
-    patch : side of the network's patches in pixels, for which ``Split.leakage`` is counted
+    labels, val, seed, patch : as for :func:`split_by_share`
     """
     return draw(labels, SplitRequest("random", val=val, per_class=n, at_most=at_most, seed=seed, patch=patch))
 
@@ -58,11 +56,9 @@ def split_polygons(
 
     Parameters
     ----------
-    labels : the labelled pixels to divide
     train, val : share (0 to 1) of each class's pixels, met as nearly as whole polygons allow
     per_class : approximate number of training pixels of each class, instead of ``train``
-    seed : of the random number generator
-    patch : side of the network's patches in pixels, for which ``Split.leakage`` is counted
+    labels, seed, patch : as for :func:`split_by_share`
     """
     return draw(labels, SplitRequest("polygons", train, val, per_class=per_class, seed=seed, patch=patch))
 
@@ -84,12 +80,11 @@ def split_blocks(
 
     Parameters
     ----------
-    labels : the labelled pixels to divide
     train, val : share (0 to 1) of each class's pixels, met as nearly as whole blocks allow, before the guard band
         between blocks is removed
     block : side of the blocks in pixels, at least ``patch``
     per_class : training pixels of each class, drawn from the training blocks; the test set does not depend on it
-    seed : of the random number generator
     patch : side of the network's patches in pixels; the guard band is half a patch wide
+    labels, seed : as for :func:`split_by_share`
     """
     return draw(labels, SplitRequest("blocks", train, val, per_class, block, seed, patch))

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
-from hypercaps.data.splits.request import SplitDescription, SplitRequest
-from hypercaps.data.splits.split import Indices, Split
+from hypercaps.data.splits.request import SplitRequest
+from hypercaps.data.splits.split import Indices
 from hypercaps.errors import SplitError, warn_data
 
 _TRIALS = 16  # random orders of a class's polygons; the selection nearest to the requested share is used
 _TRAIN, _VAL, _TEST = 0, 1, 2
 
 
-def draw_polygons(labels: Labels, request: SplitRequest) -> Split:
+def draw_polygons(labels: Labels, request: SplitRequest) -> list[Indices]:
     """Put each polygon into one of the sets; shares are met as nearly as that allows."""
     groups = (connected_areas(labels.array) if labels.groups is None else labels.groups).ravel()
     flat = labels.array.ravel()
@@ -35,8 +35,7 @@ def draw_polygons(labels: Labels, request: SplitRequest) -> Split:
         for which, chosen in enumerate(sets):
             chosen.append(pixels[part[polygon_of] == which])
     _check_polygons(labels, counts, with_val=request.val > 0)
-    train, val, test = (np.concatenate(parts) for parts in sets)
-    return Split(train, val, test, shape=labels.shape, how=SplitDescription.of(request), patch=request.patch)
+    return [np.concatenate(parts) for parts in sets]
 
 
 def connected_areas(array: npt.NDArray[np.int16]) -> npt.NDArray[np.int32]:

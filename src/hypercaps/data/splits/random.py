@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 
 from hypercaps.data.labels import Labels, LegendEntry
-from hypercaps.data.splits.request import SplitDescription, SplitRequest
-from hypercaps.data.splits.split import Indices, Split
+from hypercaps.data.splits.request import SplitRequest
+from hypercaps.data.splits.split import Indices
 from hypercaps.errors import SplitError, warn_data
 
 
-def draw_random(labels: Labels, request: SplitRequest) -> Split:
+def draw_random(labels: Labels, request: SplitRequest) -> list[Indices]:
     """Draw training and validation pixels from each class; the rest is the test set."""
     rng = np.random.default_rng(request.seed)
     flat = labels.array.ravel()
@@ -30,8 +30,7 @@ def draw_random(labels: Labels, request: SplitRequest) -> Split:
             f"a validation share of {request.val} takes no pixel of {', '.join(without_val)}: confidence is "
             "calibrated without them"
         )
-    train, val, test = (np.concatenate(parts) for parts in sets)
-    return Split(train, val, test, shape=labels.shape, how=SplitDescription.of(request), patch=request.patch)
+    return [np.concatenate(parts) for parts in sets]
 
 
 def floor_share(share: float, count: int) -> int:

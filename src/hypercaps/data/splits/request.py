@@ -48,10 +48,17 @@ class SplitRequest:
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
-        if self.uses_train:
-            self._check_shares()
-        if self.per_class is not None:
-            self._check_number(self.per_class)
+        train, val = self.train, self.val
+        if self.uses_train and not (0 < train < 1 and 0 <= val < 1 and Fraction(str(train)) + Fraction(str(val)) < 1):
+            raise SplitError(
+                f"shares of {train} for training and {val} for validation don't work: training must be above 0, and "
+                "together they must stay below 1 so that pixels are left for the test"
+            )
+        if self.per_class is not None and (self.per_class < 1 or not 0 <= val < 1):
+            raise SplitError(
+                f"{self.per_class} training pixels per class and a validation share of {val} don't work: at least 1 "
+                "pixel and a share from 0 to below 1 are expected"
+            )
         if self.kind == "blocks":
             self._check_block()
 
@@ -64,21 +71,6 @@ class SplitRequest:
     def guarded_patch(self) -> int:
         """Side of the patches that the guard band keeps apart, in pixels."""
         return self.patch if self.guard is None else 2 * self.guard + 1
-
-    def _check_shares(self) -> None:
-        train, val = self.train, self.val
-        if not 0 < train < 1 or not 0 <= val < 1 or Fraction(str(train)) + Fraction(str(val)) >= 1:
-            raise SplitError(
-                f"shares of {train} for training and {val} for validation don't work: training must be above 0, and "
-                "together they must stay below 1 so that pixels are left for the test"
-            )
-
-    def _check_number(self, per_class: int) -> None:
-        if per_class < 1 or not 0 <= self.val < 1:
-            raise SplitError(
-                f"{per_class} training pixels per class and a validation share of {self.val} don't work: at least 1 "
-                "pixel and a share from 0 to below 1 are expected"
-            )
 
     def _check_block(self) -> None:
         patch = self.guarded_patch
@@ -149,15 +141,14 @@ class SplitDescription:
         """The kind as a user names it: random for ``share`` and ``per-class``."""
         return "random" if self.kind in ("share", "per-class") else self.kind
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The keys of a model file's ``split``, without those that are not recorded."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> SplitDescription:
+    def from_json(cls, record: Mapping[str, object]) -> SplitDescription:
         """Read ``to_json``'s record; older files lack some keys, and unknown keys are ignored."""
-        names = {field.name for field in fields(cls)}
-        values = {name: value for name, value in record.items() if name in names and value is not None}
+        values: Any = {f.name: record[f.name] for f in fields(cls) if record.get(f.name) is not None}
         for name, value in values.items():
             if name != "seed" and not isinstance(value, str if name in _TEXT else (int, float)):
                 raise TypeError(f"its split has the {name} {value!r}")

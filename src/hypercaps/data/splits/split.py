@@ -59,8 +59,8 @@ class Split:
         values, times = np.unique(together, return_counts=True)
         if values.size != together.size:
             raise SplitError(
-                f"the sets of a split must not share pixels, but {int((times > 1).sum())} pixels (the first is "
-                f"{int(values[times > 1][0])}) are in it more than once"
+                f"the sets of a split must not share pixels, but {(times > 1).sum()} pixels (the first is "
+                f"{values[times > 1][0]}) are in it more than once"
             )
 
     @classmethod
@@ -132,9 +132,9 @@ class Split:
         """How the split was drawn, its sizes, leakage and digest, for a model file."""
         return replace(
             self.how,
-            n_train=int(self.train.size),
-            n_val=int(self.val.size),
-            n_test=int(self.test.size),
+            n_train=self.train.size,
+            n_val=self.val.size,
+            n_test=self.test.size,
             leakage=self.leakage,
             patch=self.patch,
             digest=self.digest(),

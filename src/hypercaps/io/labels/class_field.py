@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry, Rgb, default_color
+from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry, default_color
 from hypercaps.errors import LabelsError, warn_data
-from hypercaps.io.labels.qml import Style, read_color
+from hypercaps.io.labels.qml import ClassStyle, Style, read_color
 from hypercaps.io.labels.vector_file import VectorLayer
 
 Texts = npt.NDArray[np.object_]  # (features,) values of the class field as text, "" where empty
@@ -103,7 +104,7 @@ def _name_field(field: str, kinds: Mapping[str, str]) -> str | None:
 def as_texts(values: npt.NDArray[Any], field: str, file: str) -> Texts:
     """A column as text: whole numbers without a decimal point, "" for null, 0 and blanks."""
     if values.dtype == object:
-        texts = np.array(["" if value is None else str(value).strip() for value in values], dtype=object)
+        texts = np.array([_text(value) for value in values], dtype=object)
     else:
         numbers = np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values
         if numbers.dtype.kind == "f" and not (np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()):
@@ -126,24 +127,21 @@ def make_classes(
     values = sorted(set(texts) - {""})
     if not values:
         raise LabelsError(f"the field {fields.field!r} of {file} is empty: no feature has a class")
+    holds = f"the field {fields.field!r} of {file} holds"
     for value in values:
         if not value.isprintable():
             raise LabelsError(
-                f"the field {fields.field!r} of {file} holds {value[:40]!r}, which is no class name: the file is "
-                "damaged, or its text has an encoding that it does not declare"
+                f"{holds} {value[:40]!r}, which is no class name: the file is damaged, or its text has an encoding "
+                "that it does not declare"
             )
     numeric = all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in values)
-    if numeric and min(map(int, values)) < 0:
+    if numeric and (least := min(map(int, values))) < 0:
         raise LabelsError(
-            f"the field {fields.field!r} of {file} holds {min(map(int, values))}: class numbers from 1 up are "
-            "expected, and 0 or nothing where there is no class"
+            f"{holds} {least}: class numbers from 1 up are expected, and 0 or nothing where there is no class"
         )
     invented = not numeric or max(map(int, values)) > MAX_LABEL
     if invented and len(values) > MAX_LABEL:
-        raise LabelsError(
-            f"the field {fields.field!r} of {file} holds {len(values):,} different values: it does not look "
-            "like a class"
-        )
+        raise LabelsError(f"{holds} {len(values):,} different values: it does not look like a class")
     ordered = sorted(values, key=int) if numeric else values
     numbers = {value: place if invented else int(value) for place, value in enumerate(ordered, start=1)}
     names = {} if fields.names is None else _unique_texts(texts, columns[fields.names])
@@ -152,20 +150,21 @@ def make_classes(
     for value, label in numbers.items():
         if label == 0:  # e.g. written as 00
             continue
-        styled = style.get(value)
-        name = names.get(value) or (styled.name if styled and styled.name != value else "")
+        styled = style.get(value, ClassStyle("", None))
+        name = names.get(value) or (styled.name if styled.name != value else "")
         if not name or not numeric:
             name = value if invented else f"class {label}"
-        color: Rgb | None = read_color(colors.get(value, "")) or (styled.color if styled else None)
-        entries[label] = LegendEntry(label, name, color or default_color(len(entries)))
+        color = read_color(colors.get(value, "")) or styled.color or default_color(len(entries))
+        entries[label] = LegendEntry(label, name, color)
     return Classes(Legend(tuple(entries[label] for label in sorted(entries))), numbers, invented)
 
 
 def _unique_texts(texts: Texts, others: npt.NDArray[Any]) -> dict[str, str]:
     """The text of another field for each value of the class field, where it is unique."""
-    found: dict[str, set[str]] = {}
-    for value, other in zip(texts, others, strict=True):
-        text = "" if other is None else str(other).strip()
-        if text:
-            found.setdefault(value, set()).add(text)
-    return {value: next(iter(texts)) for value, texts in found.items() if len(texts) == 1}
+    pairs = {(value, text) for value, other in zip(texts, others, strict=True) if (text := _text(other))}
+    times = Counter(value for value, _ in pairs)
+    return {value: text for value, text in pairs if times[value] == 1}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).strip()

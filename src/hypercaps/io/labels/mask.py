@@ -32,7 +32,7 @@ def array_mask(array: npt.NDArray[Any], path: Path, scene: Scene) -> Mask:
     """Pixels where an array of the scene's size is neither 0 nor NaN."""
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise LabelsError(f"{path} holds a {array.ndim}-D array of {array.dtype}: a mask is a 2-D array of numbers")
-    return _check_size((array != 0) & ~np.isnan(array) if array.dtype.kind == "f" else array != 0, path, scene)
+    return _check_size((array != 0) & ~np.isnan(array), path, scene)
 
 
 def _check_size(inside: Mask, path: Path, scene: Scene) -> Mask:

@@ -24,8 +24,6 @@ _PALETTE = 256  # default colours to choose from
 
 
 class LabelFile(NamedTuple):
-    """The labels of one file."""
-
     labels: Labels
     legend: Legend  # all classes of the file, also those outside the scene
     invented: frozenset[int] = frozenset()  # labels that were assigned here to classes that have a name only
@@ -151,7 +149,7 @@ def renumber(file: LabelFile, legend: Legend) -> Labels:
     by_name = {entry.name: entry.label for entry in legend}
     used = {entry.label for entry in legend} | {entry.label for entry in labels.legend if entry.label not in invented}
     highest = max(used | invented, default=0)
-    numbering: Numbering = {}
+    entries = []
     for entry in labels.legend:
         number = entry.label
         if number in invented and entry.name in by_name:
@@ -159,10 +157,9 @@ def renumber(file: LabelFile, legend: Legend) -> Labels:
         elif number in invented and number in used:  # a class that the model lacks must not get the label of another
             highest += 1
             number = highest
-        numbering[entry.label] = number
-    if all(old == new for old, new in numbering.items()):
+        entries.append(entry._replace(label=number))
+    if tuple(entries) == labels.legend.entries:
         return labels
-    entries = {numbering[entry.label]: entry._replace(label=numbering[entry.label]) for entry in labels.legend}
-    renumbered_legend = Legend(tuple(entries[number] for number in sorted(entries)))
-    array = _renumbered(labels.array, numbering)
-    return Labels.from_array(array, renumbered_legend, name=labels.name, groups=labels.groups)
+    array = _renumbered(labels.array, {old.label: new.label for old, new in zip(labels.legend, entries, strict=True)})
+    merged = {entry.label: entry for entry in entries}  # a model's class and a numbered one may become the same
+    return Labels.from_array(array, Legend(tuple(sorted(merged.values()))), name=labels.name, groups=labels.groups)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from hypercaps.data.labels import Rgb
+from hypercaps.data.labels import Rgb, parse_color
 from hypercaps.io.labels.vector_check import geopackage
 
 _LONGEST = 1 << 24  # bytes
@@ -29,11 +29,7 @@ Style = Mapping[str, ClassStyle]  # by the value of the class field, as text
 
 def find_style(path: Path, layer: str, field: str) -> Style:
     """The first style of a layer that is categorized by its class field; empty if there is none."""
-    for text in _style_texts(path, layer):
-        style = parse_style(text, field)
-        if style:
-            return style
-    return {}
+    return next(filter(None, (parse_style(text, field) for text in _style_texts(path, layer))), {})
 
 
 def _style_texts(path: Path, layer: str) -> Iterator[str]:
@@ -91,7 +87,7 @@ def read_color(text: str) -> Rgb | None:
     """Parse #rrggbb or r,g,b, with any text behind it; None if it is neither."""
     text = text.strip()
     if re.match(r"#[0-9a-fA-F]{6}", text):
-        return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+        return parse_color(text[:7])
     numbers = re.match(r"(\d{1,3})\s*[,; ]\s*(\d{1,3})\s*[,; ]\s*(\d{1,3})(?!\d)", text)
     if numbers is None or max(map(int, numbers.groups())) > 255:
         return None

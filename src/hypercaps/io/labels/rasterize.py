@@ -11,23 +11,25 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import rasterio
 import rasterio.features
+import shapely
 from rasterio._err import CPLE_BaseError
 from rasterio.crs import CRS
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.warp import transform as transform_points
 
+from hypercaps.data.scene import MapGrid
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError
-from hypercaps.io.labels.regrid import PixelGrid, crs_name
+from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.labels.vector_file import Box, Geometries
 
 Ints = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
 Labels16 = npt.NDArray[np.int16]
 Groups32 = npt.NDArray[np.int32]
 
@@ -38,19 +40,13 @@ _LARGEST = 1e30  # coordinate, in any unit; larger ones overflow when they are m
 _POLYGON = 3  # type in shapely; points are 0, lines 1 and rings 2
 
 
-class Pieces(NamedTuple):
-    """Simple geometries in columns and rows of a grid, and which feature each belongs to."""
-
-    shapes: Geometries  # (m,) points, lines and polygons
-    feature: Ints  # (m,)
-    bounds: npt.NDArray[np.float64]  # (m, 4): first column and row, last column and row
-
-
 @dataclass(frozen=True)
 class FeaturesOnGrid:
-    """The features of a layer in columns and rows of a grid."""
+    """Features of a layer as simple geometries, their pieces, in columns and rows of a grid."""
 
-    pieces: Pieces
+    shapes: Geometries  # (m,) points, lines and polygons
+    feature: Ints  # (m,) the feature of each piece
+    bounds: Floats  # (m, 4): first column and row, last column and row
     without_geometry: int  # number of features
     repaired: int  # number of polygons that intersected themselves
 
@@ -65,12 +61,13 @@ class RasterizedFeatures:
     empty: int  # number of polygons that contain no pixel centre
 
 
-def bounding_box(grid: PixelGrid, crs: str) -> Box | None:
+def bounding_box(grid: MapGrid, crs: str) -> Box | None:
     """The bounding box of a grid in another coordinate system, with a margin; None where it can't be transformed."""
     rows, cols = grid.shape
     along = np.linspace(0, 1, _EDGE)
     col = np.concatenate([along, along, 0 * along, 0 * along + 1]) * cols
     row = np.concatenate([0 * along, 0 * along + 1, along, along]) * rows
+    assert grid.transform is not None
     a, b, c, d, e, f = grid.transform
     x, y = _to_crs(a * col + b * row + c, d * col + e * row + f, grid.crs, crs)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -79,10 +76,8 @@ def bounding_box(grid: PixelGrid, crs: str) -> Box | None:
     return x.min() - width / 8, y.min() - height / 8, x.max() + width / 8, y.max() + height / 8
 
 
-def features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, file: str) -> FeaturesOnGrid:
+def features_to_grid(geometries: Geometries, crs: str | None, grid: MapGrid, file: str) -> FeaturesOnGrid:
     """Transform features into columns and rows of a grid, without those that lie outside it."""
-    import shapely
-
     try:
         with np.errstate(all="ignore"):  # numbers that overflow are refused below
             return _features_to_grid(geometries, crs, grid, file)
@@ -91,9 +86,7 @@ def features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, f
         raise LabelsError(f"{file} holds a geometry that can't be used ({reason}): repair it in a GIS") from cause
 
 
-def _features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, file: str) -> FeaturesOnGrid:
-    import shapely
-
+def _features_to_grid(geometries: Geometries, crs: str | None, grid: MapGrid, file: str) -> FeaturesOnGrid:
     with_geometry = ~(shapely.is_missing(geometries) | shapely.is_empty(geometries))
     coordinates, of = shapely.get_coordinates(geometries, return_index=True)
     bad = ~(np.abs(coordinates) < _LARGEST).all(axis=1)  # NaN is not less
@@ -112,6 +105,7 @@ def _features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, 
             shapes = shapely.segmentize(shapes, max(box[2] - box[0], box[3] - box[1]) / 256)
         x, y = shapely.get_coordinates(shapes).T
         shapes = _with_coordinates(shapes, *_to_crs(x, y, crs, grid.crs))
+    assert grid.transform is not None
     a, b, c, d, e, f = tuple(~rasterio.Affine(*grid.transform))[:6]
     x, y = shapely.get_coordinates(shapes).T
     shapes = _with_coordinates(shapes, a * x + b * y + c, d * x + e * y + f)
@@ -124,14 +118,11 @@ def _features_to_grid(geometries: Geometries, crs: str | None, grid: PixelGrid, 
     shapes, feature = _clip(shapes, feature, (-_MARGIN, -_MARGIN, cols + _MARGIN, rows + _MARGIN))
     bounds = shapely.bounds(shapes).reshape(-1, 4)
     near = (bounds[:, 0] < cols) & (bounds[:, 1] < rows) & (bounds[:, 2] >= 0) & (bounds[:, 3] >= 0)
-    pieces = Pieces(shapes[near], feature[near], bounds[near])
-    return FeaturesOnGrid(pieces, int((~with_geometry).sum()), repaired)
+    return FeaturesOnGrid(shapes[near], feature[near], bounds[near], int((~with_geometry).sum()), repaired)
 
 
 def _simple_parts(geometries: Geometries, feature: Ints) -> tuple[Geometries, Ints]:
     """Split collections and multi-part geometries into points, lines and polygons."""
-    import shapely
-
     while (shapely.get_type_id(geometries) > _POLYGON).any():  # collections may contain collections
         geometries, of = shapely.get_parts(geometries, return_index=True)
         feature = feature[of]
@@ -141,8 +132,6 @@ def _simple_parts(geometries: Geometries, feature: Ints) -> tuple[Geometries, In
 
 def _parts_of_type(shapes: Geometries, feature: Ints, kind: Ints) -> tuple[Geometries, Ints]:
     """Simple parts of the results of an operation on shapes of type ``kind``, without parts of lower dimension."""
-    import shapely
-
     parts, of = _simple_parts(shapes, np.arange(shapes.size))
     same = shapely.get_dimensions(parts) == np.where(kind[of] == _POLYGON, 2, np.minimum(kind[of], 1))
     return parts[same], feature[of[same]]
@@ -150,8 +139,6 @@ def _parts_of_type(shapes: Geometries, feature: Ints, kind: Ints) -> tuple[Geome
 
 def _repair(shapes: Geometries, feature: Ints) -> tuple[Geometries, Ints, int]:
     """Make polygons that intersect themselves valid; other shapes are unchanged."""
-    import shapely
-
     invalid = (shapely.get_type_id(shapes) == _POLYGON) & ~shapely.is_valid(shapes)
     count = int(invalid.sum())
     if count == 0:
@@ -162,8 +149,6 @@ def _repair(shapes: Geometries, feature: Ints) -> tuple[Geometries, Ints, int]:
 
 def _clip(shapes: Geometries, feature: Ints, box: Box) -> tuple[Geometries, Ints]:
     """The shapes inside a box; those that lie wholly in it are unchanged."""
-    import shapely
-
     west, south, east, north = shapely.bounds(shapes).reshape(-1, 4).T
     meets = (west <= box[2]) & (east >= box[0]) & (south <= box[3]) & (north >= box[1])
     shapes, feature = shapes[meets], feature[meets]
@@ -176,16 +161,12 @@ def _clip(shapes: Geometries, feature: Ints, box: Box) -> tuple[Geometries, Ints
     return _repair(shapes, feature)[:2]
 
 
-def _with_coordinates(shapes: Geometries, x: npt.ArrayLike, y: npt.ArrayLike) -> Geometries:
-    import shapely
-
+def _with_coordinates(shapes: Geometries, x: Floats, y: Floats) -> Geometries:
     moved: Geometries = shapely.set_coordinates(shapes.copy(), np.column_stack([x, y]))
     return moved
 
 
-def _to_crs(
-    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], source: str | None, target: str | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _to_crs(x: Floats, y: Floats, source: str | None, target: str | None) -> tuple[Floats, Floats]:
     if x.size == 0 or source is None or target is None:
         return x, y
     try:
@@ -195,7 +176,7 @@ def _to_crs(
     return np.asarray(transformed[0]), np.asarray(transformed[1])
 
 
-def rasterize(pieces: Pieces, classes: npt.NDArray[np.int64], shape: tuple[int, int]) -> RasterizedFeatures:
+def rasterize(pieces: FeaturesOnGrid, classes: npt.NDArray[np.int64], shape: tuple[int, int]) -> RasterizedFeatures:
     """Rasterize features of the given class numbers (features,), 0 = no class, onto a grid of ``shape``.
 
     Where features of one class overlap, the first one is used; where classes overlap, pixels stay unlabelled.
@@ -227,24 +208,22 @@ def rasterize(pieces: Pieces, classes: npt.NDArray[np.int64], shape: tuple[int, 
     return RasterizedFeatures(labels, groups, overlaps, empty)
 
 
-def _window_of(pieces: Pieces, which: Ints, tile: Window) -> Window:
+def _window_of(pieces: FeaturesOnGrid, which: Ints, tile: Window) -> Window:
     """The part of a tile inside the bounds of some pieces."""
     left, top = np.floor(pieces.bounds[which, :2].min(axis=0)).astype(int).tolist()
     right, bottom = np.floor(pieces.bounds[which, 2:].max(axis=0)).astype(int).tolist()
     return Window(max(tile.r0, top), min(tile.r1, bottom + 1), max(tile.c0, left), min(tile.c1, right + 1))
 
 
-def _feature_numbers(pieces: Pieces, which: Ints, window: Window) -> Groups32:
+def _feature_numbers(pieces: FeaturesOnGrid, which: Ints, window: Window) -> Groups32:
     """(h, w) number (from 1) of the first feature that covers each pixel; polygons before lines and points."""
-    import shapely
-
     is_polygon = shapely.get_type_id(pieces.shapes[which]) == _POLYGON
     areas = _rasterize_window(pieces, which[is_polygon], window, all_touched=False)
     touched = _rasterize_window(pieces, which[~is_polygon], window, all_touched=True)
     return np.where(areas > 0, areas, touched)
 
 
-def _rasterize_window(pieces: Pieces, which: Ints, window: Window, *, all_touched: bool) -> Groups32:
+def _rasterize_window(pieces: FeaturesOnGrid, which: Ints, window: Window, *, all_touched: bool) -> Groups32:
     numbers = np.zeros((window.r1 - window.r0, window.c1 - window.c0), dtype=np.int32)
     if which.size:
         which = which[np.argsort(-pieces.feature[which], kind="stable")]  # later shapes overwrite: the first is last
@@ -260,10 +239,8 @@ def _rasterize_window(pieces: Pieces, which: Ints, window: Window, *, all_touche
     return numbers
 
 
-def _mappings(shapes: Geometries, *, polygons: bool) -> Iterator[dict[str, Any]]:
+def _mappings(shapes: Geometries, *, polygons: bool) -> Iterator[dict[str, object]]:
     """GeoJSON-like shapes for rasterio, converted together: it converts shapely's geometries number by number."""
-    import shapely
-
     if polygons:
         _, xy, (rings, starts) = shapely.to_ragged_array(shapes, include_z=False)
         points = xy.tolist()
@@ -277,19 +254,16 @@ def _mappings(shapes: Geometries, *, polygons: bool) -> Iterator[dict[str, Any]]
             yield {"type": "Point" if is_point else "LineString", "coordinates": points[0] if is_point else points}
 
 
-def _count_empty(pieces: Pieces, unused: npt.NDArray[np.bool_], shape: tuple[int, int]) -> int:
+def _count_empty(pieces: FeaturesOnGrid, unused: npt.NDArray[np.bool_], shape: tuple[int, int]) -> int:
     """Number of features whose ``unused`` polygons contain no pixel centre, rather than lost it to another feature."""
-    import shapely
-
     rows, cols = shape
     left, top, right, bottom = pieces.bounds.T
     inside = (left >= 0) & (top >= 0) & (right <= cols) & (bottom <= rows)
     is_polygon = shapely.get_type_id(pieces.shapes) == _POLYGON
-    has_centre: dict[int, bool] = {}  # by feature
+    tested, with_centre = set(), set()  # features
     for piece in np.flatnonzero(unused & inside & is_polygon):
-        c0, r0, c1, r1 = pieces.bounds[piece]
-        window = Window(int(r0), min(int(r1) + 1, rows), int(c0), min(int(c1) + 1, cols))
-        covered = bool(_rasterize_window(pieces, np.array([piece]), window, all_touched=False).any())
-        feature = int(pieces.feature[piece])
-        has_centre[feature] = has_centre.get(feature, False) or covered
-    return sum(not covered for covered in has_centre.values())
+        feature, window = int(pieces.feature[piece]), _window_of(pieces, np.array([piece]), Window(0, rows, 0, cols))
+        tested.add(feature)
+        if _rasterize_window(pieces, np.array([piece]), window, all_touched=False).any():
+            with_centre.add(feature)
+    return len(tested - with_centre)

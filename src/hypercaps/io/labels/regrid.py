@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +22,6 @@ from hypercaps.errors import LabelsError, SceneError, warn_data
 from hypercaps.io.raster import StoredRaster
 
 _SAME = 0.01  # pixels: grids that differ by less are equal but for rounding
-
-
-class PixelGrid(NamedTuple):
-    """A georeferenced pixel grid."""
-
-    crs: str | None
-    transform: Affine
-    shape: tuple[int, int]  # rows, columns
-
-
-def map_grid(scene: Scene) -> PixelGrid | None:
-    """The grid of a scene's maps: its own, or that of its lookup table; None if it is not georeferenced."""
-    if scene.lookup is not None:
-        return PixelGrid(scene.lookup.crs, scene.lookup.transform, scene.lookup.shape)
-    return None if scene.transform is None else PixelGrid(scene.crs, scene.transform, scene.shape[:2])
 
 
 def labels_on_grid(labels: Labels, raster: StoredRaster, scene: Scene) -> Labels:
@@ -58,9 +43,9 @@ def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -
 
     Returns the same array if it is on the scene's grid, or if neither the raster nor the scene is georeferenced.
     """
-    grid = map_grid(scene)
-    check_georeference(raster, grid, scene)
-    if grid is None or grid.crs is None or raster.crs is None or raster.transform is None:
+    grid = scene.map_grid
+    check_georeference(raster, scene)
+    if grid.crs is None or grid.transform is None or raster.crs is None or raster.transform is None:
         return array  # its size is compared with the scene's later
     source, target = CRS.from_user_input(raster.crs), CRS.from_user_input(grid.crs)
     shape = (array.shape[0], array.shape[1])
@@ -82,13 +67,13 @@ def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -
     return resampled if scene.lookup is None else grid_to_swath(resampled, scene.lookup, scene.shape[:2])
 
 
-def check_georeference(raster: StoredRaster, grid: PixelGrid | None, scene: Scene) -> None:
+def check_georeference(raster: StoredRaster, scene: Scene) -> None:
     """Refuse a raster with a coordinate system for a scene without one, and vice versa.
 
     Formats without georeference (.mat, .npy) are not checked: their pixels are those of the scene.
     """
     raster_crs = raster.crs if raster.transform is not None else None
-    scene_crs = None if grid is None else grid.crs
+    scene_crs = scene.map_grid.crs if scene.map_grid.transform is not None else None
     if raster_crs and not scene_crs:
         raise LabelsError(_one_sided(raster.path, f"scene {scene.name!r}", raster_crs))
     if scene_crs and not raster_crs:
@@ -121,7 +106,11 @@ def grid_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int
 
     Several grid pixels may come from one swath pixel: it gets the majority class, and none if two classes tie.
     """
-    _check_table(lookup, array.shape, shape)
+    if lookup.shape != array.shape or lookup.rows.max() >= shape[0] or lookup.cols.max() >= shape[1]:
+        raise SceneError(
+            f"a lookup table of {lookup.shape} does not fit a grid of {array.shape} and a swath of {shape}: the "
+            "scene's own table is expected"
+        )
     labelled = (array > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
     place = lookup.rows[labelled].astype(np.int64) * shape[1] + lookup.cols[labelled]  # (votes,)
     pairs, votes = np.unique(place << 16 | array[labelled].astype(np.int64), return_counts=True)
@@ -132,15 +121,6 @@ def grid_to_swath(array: npt.NDArray[np.int16], lookup: Lookup, shape: tuple[int
     swath = np.zeros(shape[0] * shape[1], dtype=np.int16)
     swath[place[last[~tied]]] = label[last[~tied]]
     return swath.reshape(shape)
-
-
-def _check_table(lookup: Lookup, grid: tuple[int, ...], swath: tuple[int, ...]) -> None:
-    """Refuse a lookup table of another grid or swath."""
-    if lookup.shape != grid or lookup.rows.max() >= swath[0] or lookup.cols.max() >= swath[1]:
-        raise SceneError(
-            f"a lookup table of {lookup.shape} does not fit a grid of {grid} and a swath of {swath}: the scene's own "
-            "table is expected"
-        )
 
 
 def _same_grid(one: Affine, other: Affine, shape: tuple[int, int]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +10,13 @@ from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
 from hypercaps.data.labels import Labels, Legend
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import MapGrid, Scene
 from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.class_field import as_texts, choose_fields, make_classes
 from hypercaps.io.labels.merge import LabelFile, overlap_message
 from hypercaps.io.labels.qml import find_style
 from hypercaps.io.labels.rasterize import FeaturesOnGrid, RasterizedFeatures, bounding_box, features_to_grid, rasterize
-from hypercaps.io.labels.regrid import PixelGrid, crs_name, grid_to_swath, groups_to_swath, map_grid
+from hypercaps.io.labels.regrid import crs_name, grid_to_swath, groups_to_swath
 from hypercaps.io.labels.vector_file import Features, VectorLayer, layer_names, open_layer, read_features
 
 
@@ -40,7 +39,7 @@ def vector_labels(
     classes = make_classes(all_texts, fields, columns, style, str(path))
     on_grid = features_to_grid(features.geometries, layer.crs, grid, str(path))
     numbers = np.array([classes.numbers.get(text, 0) for text in texts], dtype=np.int64)  # (features,)
-    raster = rasterize(on_grid.pieces, numbers, grid.shape)
+    raster = rasterize(on_grid, numbers, grid.shape)
     _warn_unused(path.name, on_grid, raster, classes.legend, without_class=int((numbers == 0).sum()))
     array, groups = raster.labels, raster.groups
     if scene.lookup is not None:
@@ -59,30 +58,31 @@ def vector_mask(path: Path, driver: str, layer_name: str | None, scene: Scene) -
     grid = check_grid(layer, scene)
     geometries = read_near(layer, [], grid).geometries
     on_grid = features_to_grid(geometries, layer.crs, grid, str(path))
-    inside = rasterize(on_grid.pieces, np.ones(geometries.size, dtype=np.int64), grid.shape).labels > 0
+    inside = rasterize(on_grid, np.ones(geometries.size, dtype=np.int64), grid.shape).labels > 0
     if scene.lookup is not None:  # a swath pixel is inside if most of its grid pixels are
         inside = grid_to_swath(np.where(inside, 1, 2).astype(np.int16), scene.lookup, scene.shape[:2]) == 1
     return np.asarray(inside)
 
 
-def check_grid(layer: VectorLayer, scene: Scene) -> PixelGrid:
+def check_grid(layer: VectorLayer, scene: Scene) -> MapGrid:
     """The grid to rasterize a layer onto; refused if only one of layer and scene has a coordinate system."""
-    grid = map_grid(scene)
+    grid = scene.map_grid
     try:
         CRS.from_user_input(layer.crs or "EPSG:4326")
     except CRSError:
         raise LabelsError(
             f"{layer.path} has a coordinate system that can't be read: assign it again in a GIS"
         ) from None
-    if grid is None or (grid.crs is None and layer.crs is not None):
+    if grid.transform is None or (grid.crs is None and layer.crs is not None):
+        place = "a local system" if layer.crs is None else crs_name(layer.crs)[:60]
         raise LabelsError(
-            f"{layer.path} lies in {_named(layer.crs)} but scene {scene.name!r} has no coordinate system: give the "
+            f"{layer.path} lies in {place} but scene {scene.name!r} has no coordinate system: give the "
             "scene one, or give a raster of its size"
         )
     if layer.crs is None and grid.crs is not None:
         raise LabelsError(
-            f"{layer.path} has no coordinate system but scene {scene.name!r} lies in {_named(grid.crs)}: give the "
-            "layer its own (in QGIS: Assign Projection; a shapefile needs its .prj)"
+            f"{layer.path} has no coordinate system but scene {scene.name!r} lies in {crs_name(grid.crs)[:60]}: give "
+            "the layer its own (in QGIS: Assign Projection; a shapefile needs its .prj)"
         )
     if layer.crs is None:
         warn_data(
@@ -91,7 +91,7 @@ def check_grid(layer: VectorLayer, scene: Scene) -> PixelGrid:
     return grid
 
 
-def read_near(layer: VectorLayer, fields: list[str], grid: PixelGrid) -> Features:
+def read_near(layer: VectorLayer, fields: list[str], grid: MapGrid) -> Features:
     """All features of a layer, or, of a large file, those around the grid."""
     if layer.features == 0:
         raise LabelsError(
@@ -101,15 +101,13 @@ def read_near(layer: VectorLayer, fields: list[str], grid: PixelGrid) -> Feature
     return read_features(layer, fields, within=within)
 
 
-def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str, Any]:
+def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str, object]:
     """Format, layers and fields of a vector file, as JSON."""
-    layers = layer_names(path, driver)
+    about: dict[str, object] = {"format": driver, "layers": (layers := layer_names(path, driver))}
     if layer_name is None and len(layers) > 1:
-        return {"format": driver, "layers": layers}
+        return about
     layer = open_layer(path, driver, layer_name)
-    return {
-        "format": driver,
-        "layers": layers,
+    return about | {
         "layer": layer.name,
         "geometry": layer.geometry,
         "features": layer.features,
@@ -118,33 +116,25 @@ def describe_vector(path: Path, driver: str, layer_name: str | None) -> dict[str
     }
 
 
-def _named(crs: str | None) -> str:
-    return "a local system" if crs is None else crs_name(crs)[:60]
-
-
 def _warn_unused(
     name: str, on_grid: FeaturesOnGrid, raster: RasterizedFeatures, legend: Legend, *, without_class: int
 ) -> None:
     """Warn of features that were left out or changed."""
-    if on_grid.without_geometry:
-        warn_data(f"{name}: {_count(on_grid.without_geometry, 'feature')} without a geometry left out")
-    if without_class:
-        warn_data(f"{name}: {_count(without_class, 'feature')} without a class left out")
-    if on_grid.repaired:
-        pronoun = "itself" if on_grid.repaired == 1 else "themselves"
-        warn_data(f"{name}: {_count(on_grid.repaired, 'polygon')} that intersected {pronoun} repaired")
-    if raster.empty:
-        warn_data(f"{name}: {_count(raster.empty, 'polygon')} too small to contain the centre of a pixel left out")
+    pronoun = "itself" if on_grid.repaired == 1 else "themselves"
+    for number, noun, text in (
+        (on_grid.without_geometry, "feature", "without a geometry left out"),
+        (without_class, "feature", "without a class left out"),
+        (on_grid.repaired, "polygon", f"that intersected {pronoun} repaired"),
+        (raster.empty, "polygon", "too small to contain the centre of a pixel left out"),
+    ):
+        if number:
+            warn_data(f"{name}: {number:,} {noun}{'' if number == 1 else 's'} {text}")
     if raster.overlaps:
         warn_data(overlap_message(raster.overlaps, legend, "features", name))
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _nothing_labelled(layer: VectorLayer, on_grid: FeaturesOnGrid, raster: RasterizedFeatures, scene: Scene) -> str:
-    if on_grid.pieces.shapes.size == 0:
+    if on_grid.shapes.size == 0:
         return f"no feature of {layer.path} lies in scene {scene.name!r}: give labels of the same place"
     if raster.overlaps:
         return f"all features of {layer.path} in scene {scene.name!r} overlap with other classes: correct them"

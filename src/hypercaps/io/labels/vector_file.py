@@ -39,8 +39,6 @@ _HARMLESS = ("Measured (M) geometry", "non conformant file extension")
 
 
 class Features(NamedTuple):
-    """Features of a layer."""
-
     geometries: Geometries  # (n,)
     columns: Mapping[str, npt.NDArray[Any]]  # (n,) each, by field
 
@@ -189,7 +187,7 @@ def _agree(boxes: npt.NDArray[np.float64], bounds: npt.NDArray[np.float64]) -> b
     return bool(np.allclose(boxes[both], bounds[both], rtol=1e-9, atol=1e-9))
 
 
-def _options(driver: str, layer: str) -> dict[str, Any]:
+def _options(driver: str, layer: str) -> dict[str, str | int]:
     """Options of pyogrio; a GeoPackage is opened without locks and temporary files."""
     return {"layer": layer, "IMMUTABLE": "YES"} if driver == "GPKG" else {"layer": 0}
 

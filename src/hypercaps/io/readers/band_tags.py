@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hypercaps.errors import SceneError
-from hypercaps.io.raster import Floats, nm_per_unit
-from hypercaps.io.readers.envi import items
+from hypercaps.io.raster import Bools, Floats, nm_per_unit
+from hypercaps.io.readers.envi import band_info, number_list
 from hypercaps.io.wavelengths import BandInfo, merge_bands
 
 
@@ -19,75 +18,53 @@ class BandTags:
     """Metadata of bands from the IMAGERY domain, from the bands' own tags, or from the ENVI domain."""
 
     def __init__(self, path: Path, dataset: Any, indexes: list[int]) -> None:
-        self.path, self.count = path, dataset.count
-        self.indexes = indexes
+        self.path, self.count, self.positions = path, dataset.count, np.array(indexes) - 1
         self.imagery = [_lower(dataset.tags(i, ns="IMAGERY")) for i in indexes]
         self.tags = [_lower(dataset.tags(i)) for i in indexes]
-        self.envi = _lower(dataset.tags(ns="ENVI"))
+        # The fields of an ENVI header, for all bands of the file.
+        self.envi = {key.replace("_", " "): value for key, value in _lower(dataset.tags(ns="ENVI")).items()}
 
     def wavelengths(self) -> BandInfo | None:
         """Wavelengths and band widths, from the first domain that has one for every band."""
-        tagged, listed = self._of_bands(self.tags, "wavelength"), self._listed("wavelength")
-        units = next((unit for tags in self.tags if (unit := _units(tags)) is not None), None)
+        listed, at = band_info(self.envi, self.path, self.count), self.positions
+        if listed is not None:
+            listed = BandInfo(listed.wavelengths[at], None if listed.fwhm is None else listed.fwhm[at])
+        units = (tags.get("wavelength_units", tags.get("wavelength units")) for tags in self.tags)
         return merge_bands(
-            self._in_nm(
-                self._of_bands(self.imagery, "central_wavelength_um"), "um", self._of_bands(self.imagery, "fwhm_um")
-            ),
-            self._in_nm(tagged, units, self._of_bands(self.tags, "fwhm")),
-            self._in_nm(listed, _units(self.envi), self._listed("fwhm")),
+            self._tagged(self.imagery, "central_wavelength_um", "um", "fwhm_um"),
+            self._tagged(self.tags, "wavelength", next((unit for unit in units if unit is not None), None), "fwhm"),
+            listed,
         )
 
-    def _in_nm(self, waves: Floats | None, units: str | None, fwhm: Floats | None) -> BandInfo | None:
-        unit = None if waves is None else nm_per_unit(units, waves, self.path)
-        if waves is None or unit is None:
-            return None
-        return BandInfo(waves * unit, None if fwhm is None else fwhm * unit)
-
-    def good(self) -> npt.NDArray[np.bool_] | None:
+    def good(self) -> Bools | None:
         """(bands,), False where marked bad; None if the file marks none."""
         words = [tags.get("bbl", tags.get("good")) for tags in self.tags]
         if any(word is not None for word in words):
             return np.array([word is None or word.strip().lower() not in ("0", "0.0", "false", "no") for word in words])
-        listed = self._listed("bbl")
-        return None if listed is None else listed != 0
+        listed = number_list(self.envi, "bbl", self.path, self.count)
+        return None if listed is None else listed[self.positions] != 0
 
-    def reflectance_factor(self) -> float | None:
-        text = self.envi.get("reflectance_scale_factor", self.envi.get("reflectance scale factor"))
-        if text is None:
+    def _tagged(self, tags: list[Mapping[str, str]], key: str, units: str | None, width_key: str) -> BandInfo | None:
+        waves, widths = self._numbers(tags, key), self._numbers(tags, width_key)
+        unit = None if waves is None else nm_per_unit(units, waves, self.path)
+        if waves is None or unit is None:
             return None
-        factor = self._number(text, "reflectance scale factor")
-        if factor <= 0:
-            raise SceneError(f"{self.path} gives {factor:g} as reflectance scale factor: a number above 0 is expected")
-        return factor
+        return BandInfo(waves * unit, None if widths is None else widths * unit)
 
-    def _of_bands(self, tags: list[Mapping[str, str]], key: str) -> Floats | None:
+    def _numbers(self, tags: list[Mapping[str, str]], key: str) -> Floats | None:
         if not all(key in of_band for of_band in tags):
             return None
-        return np.array([self._number(of_band[key], key) for of_band in tags])
-
-    def _listed(self, key: str) -> Floats | None:
-        if key not in self.envi:
-            return None
-        numbers = np.array([self._number(item, key) for item in items(self.envi[key])])
-        if numbers.size != self.count:
-            raise SceneError(
-                f"{self.path} gives {numbers.size} numbers as {key!r} for {self.count} bands: give one for each band"
-            )
-        ours: Floats = numbers[np.array(self.indexes) - 1]
-        return ours
-
-    def _number(self, text: str, key: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = float("nan")
-        if not np.isfinite(number):
-            raise SceneError(f"{self.path} gives {text[:40]!r} as {key!r} of a band: a finite number is expected")
-        return number
+        return np.array([finite_number(of_band[key], f"{key!r} of a band", self.path) for of_band in tags])
 
 
-def _units(tags: Mapping[str, str]) -> str | None:
-    return tags.get("wavelength_units", tags.get("wavelength units"))
+def finite_number(text: str | None, what: str, path: Path) -> float:
+    try:
+        number = float(text or "")
+    except ValueError:
+        number = float("nan")
+    if not np.isfinite(number):
+        raise SceneError(f"{path} gives {(text or '')[:40]!r} as {what}: a finite number is expected")
+    return number
 
 
 def _lower(tags: Mapping[str, str]) -> Mapping[str, str]:

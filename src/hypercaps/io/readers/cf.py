@@ -56,11 +56,10 @@ def cube_arrays(variables: Variables) -> list[StoredArray]:
     """The cubes and maps among the variables, with the shape (rows, columns, bands) or (rows, columns)."""
     arrays = []
     for variable in variables.values():
-        is_coordinate = variable.name.lower() in _COORDINATE_NAMES or variable.name.endswith(("_bnds", "_bounds"))
-        is_flat = sum(length > 1 for length in variable.shape) < 2 or 0 in variable.shape
-        if not variable.is_numeric or is_coordinate or is_flat:
-            continue
         shape = variable.shape
+        is_coordinate = variable.name.lower() in _COORDINATE_NAMES or variable.name.endswith(("_bnds", "_bounds"))
+        if not variable.is_numeric or is_coordinate or sum(length > 1 for length in shape) < 2 or 0 in shape:
+            continue
         if (axes := axes_of(variable, variables)) is not None:
             shape = tuple(shape[axis] for axis in (axes.row, axes.col, axes.band) if axis is not None)
             shape = shape[:2] if shape[2:] == (1,) else shape  # one band is a map, not a cube
@@ -80,6 +79,7 @@ def cube_raster(variable: Variable, variables: Variables) -> StoredRaster:
     variable.check()
     bands = 1 if axes.band is None else variable.shape[axes.band]
     info, good = (None, None) if axes.band is None else _band_info(variable, variables, axes.band)
+    waves, fwhm = info or (None, None)
     packing = _Packing(variable)
     crs, transform = georeference(variable, variables, axes.row, axes.col)
     return StoredRaster(
@@ -87,8 +87,8 @@ def cube_raster(variable: Variable, variables: Variables) -> StoredRaster:
         (variable.shape[axes.row], variable.shape[axes.col], bands),
         packing.dtype,
         partial(_read_window, variable, axes, packing),
-        wavelengths=None if info is None else info.wavelengths,
-        fwhm=None if info is None else info.fwhm,
+        wavelengths=waves,
+        fwhm=fwhm,
         good=good,
         nodata=packing.missing[:1] * bands,
         scale=packing.factor("scale_factor", bands),
@@ -98,9 +98,6 @@ def cube_raster(variable: Variable, variables: Variables) -> StoredRaster:
         names=_class_names(variable),
         block=None if variable.chunks is None else (variable.chunks[axes.row], variable.chunks[axes.col]),
     )
-
-
-# Axes
 
 
 def axes_of(variable: Variable, variables: Variables) -> Axes | None:
@@ -119,9 +116,8 @@ def axes_of(variable: Variable, variables: Variables) -> Axes | None:
 
 def _role(variable: Variable, dim: str, variables: Variables) -> str:
     """Whether a dimension is "row", "col", "band" or "time"; empty if unknown."""
-    for role, names in _DIMENSION_NAMES.items():
-        if dim.lower() in names:
-            return role
+    if known := next((role for role, names in _DIMENSION_NAMES.items() if dim.lower() in names), ""):
+        return known
     coordinate = find(variables, variable.group, dim) if dim else None
     if coordinate is None:
         return ""
@@ -133,9 +129,6 @@ def _role(variable: Variable, dim: str, variables: Variables) -> str:
     if standard in ("projection_x_coordinate", "longitude") or coordinate.text("axis") == "X":
         return "col"
     return "time" if " since " in units else ""
-
-
-# Bands
 
 
 def _band_info(variable: Variable, variables: Variables, axis: int) -> tuple[BandInfo | None, Bools | None]:
@@ -180,9 +173,6 @@ def _band_list(
     return None
 
 
-# Numbers
-
-
 class _Packing:
     """How a variable's numbers are stored: their type, values for missing data, valid range, scale and offset."""
 
@@ -198,8 +188,7 @@ class _Packing:
         lowest, highest = variable.numbers("valid_min"), variable.numbers("valid_max")
         if limits.size == 2:
             lowest, highest = limits[:1], limits[1:]
-        self.lowest = self._number(lowest[0]) if lowest.size == 1 else None
-        self.highest = self._number(highest[0]) if highest.size == 1 else None
+        self.lowest, self.highest = (self._number(limit[0]) if limit.size == 1 else None for limit in (lowest, highest))
 
     def _number(self, value: Any) -> float:
         if self.unsigned and value < 0:
@@ -218,20 +207,17 @@ class _Packing:
             )
         return np.broadcast_to(values, (bands,)).copy()
 
-    def valid(self, stored: npt.NDArray[Any]) -> Bools | None:
-        """Test the stored numbers, except for the first missing value (StoredRaster.nodata); None: no test applies."""
-        tests: list[Bools] = [stored != value for value in self.missing[1:]]
-        if self.lowest is not None:
-            tests.append(stored >= self.lowest)
-        if self.highest is not None:
-            tests.append(stored <= self.highest)
-        return reduce(np.logical_and, tests) if tests else None
+    def tests(self, stored: npt.NDArray[Any]) -> list[Bools]:
+        """Where stored numbers pass each test; the first missing value is StoredRaster.nodata."""
+        tests = [stored != value for value in self.missing[1:]]
+        tests += [stored >= self.lowest] if self.lowest is not None else []
+        return tests + ([stored <= self.highest] if self.highest is not None else [])
 
 
 def _read_window(
     variable: Variable, axes: Axes, packing: _Packing, rows: slice, cols: slice, bands: Bands
 ) -> RawWindow:
-    order = [axes.row, axes.col] if axes.band is None else [axes.row, axes.col, axes.band]
+    order = [axis for axis in (axes.row, axes.col, axes.band) if axis is not None]
     window = [slice(0, 1)] * len(variable.shape)
     window[axes.row], window[axes.col] = rows, cols
     if axes.band is not None:
@@ -245,14 +231,11 @@ def _read_window(
     part = variable.take(tuple(window))
     stored = arranged(part.stored)
     stored = stored.view(packing.dtype) if packing.unsigned else stored.astype(packing.dtype, copy=False)
-    tests = [arranged(part.written)] if part.written is not None else []
-    if (valid := packing.valid(stored)) is not None:
-        tests.append(valid)
+    tests = packing.tests(stored) + ([] if part.written is None else [arranged(part.written)])
     return RawWindow(stored, reduce(np.logical_and, tests) if tests else None)
 
 
 def _class_names(variable: Variable) -> dict[int, str]:
-    """Names of classes by label, if the variable lists them."""
     values, meanings = variable.numbers("flag_values"), variable.text("flag_meanings").split()
     if values.size != len(meanings):
         return {}

@@ -23,7 +23,6 @@ _MAX_TABLE = 64  # times the pixels of the swath: a long narrow swath across its
 
 
 def is_emit(file: Hdf5) -> bool:
-    """Whether a file has the layout of EMIT's products."""
     return bool(_cubes(file))
 
 
@@ -35,9 +34,8 @@ def emit_arrays(file: Hdf5) -> list[StoredArray]:
 def _cubes(file: Hdf5) -> list[Variable]:
     """Cubes (downtrack, crosstrack, bands) outside any group, with one band per wavelength."""
     waves = file.variables.get(f"{_BANDS}/wavelengths")
-    bands = () if waves is None else waves.shape
     cubes = [cube for cube in file.variables.values() if not cube.group and len(cube.shape) == 3 and cube.is_numeric]
-    return [cube for cube in cubes if cube.shape[2:] == bands]
+    return [cube for cube in cubes if waves is not None and cube.shape[2:] == waves.shape]
 
 
 def _raster(file: Hdf5, cube: Variable) -> StoredRaster:
@@ -101,7 +99,7 @@ def _lookup(file: Hdf5, cube: Variable) -> Lookup | None:
     seen = (col >= 0) & (row >= 0)
     if (col[seen] >= cols).any() or (row[seen] >= rows).any():
         raise SceneError(
-            f"{file.path} has a ground table that points outside of its swath of {rows} x {cols}: get the product again"
+            f"{file.path} has a ground table that points outside of its swath of {rows} x {cols}: get it again"
         )
     col[~seen] = row[~seen] = -1
     return Lookup(row, col, crs, transform)
@@ -115,5 +113,4 @@ def _positions(table: Variable) -> npt.NDArray[np.int32]:
     stored = table.take((slice(0, table.shape[0]), slice(0, table.shape[1]))).stored
     positions = np.abs(stored.astype(np.int64)) - 1
     positions[np.isin(stored, (0, _FILL, *table.numbers("_FillValue")))] = -1
-    narrow: npt.NDArray[np.int32] = np.clip(positions, -1, np.iinfo(np.int32).max).astype(np.int32)
-    return narrow
+    return positions.clip(-1, np.iinfo(np.int32).max).astype(np.int32)

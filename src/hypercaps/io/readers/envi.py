@@ -7,19 +7,20 @@ as zeros.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hypercaps.data.labels import Rgb
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 from hypercaps.io.readers.envi_map import georeference
 from hypercaps.io.readers.flat_binary import window_taker
+from hypercaps.io.wavelengths import BandInfo
 
-Header = dict[str, str]
+Header = Mapping[str, str]
 
 _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
 _COMPLEX = (6, 9)
@@ -52,11 +53,8 @@ def _data_of(header: Path) -> Path:
     stem = header.stem
     if "." in stem and header.with_name(stem).is_file():
         return header.with_name(stem)
-    candidates = [
-        path
-        for path in sorted(header.parent.iterdir())
-        if path.stem == stem and path.suffix.lower() in DATA_SUFFIXES and path.is_file()
-    ]
+    same_stem = [path for path in sorted(header.parent.iterdir()) if path.stem == stem and path.is_file()]
+    candidates = [path for path in same_stem if path.suffix.lower() in DATA_SUFFIXES]
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -67,15 +65,16 @@ def _data_of(header: Path) -> Path:
 
 def envi_raster(path: Path) -> StoredRaster:
     """The raster of a header or a data file, which are checked against each other."""
-    named_header = is_header(path)
-    header_path = path if named_header else header_of(path)
+    header_path = path if is_header(path) else header_of(path)
     if header_path is None:
         raise SceneError(f"{path} has no ENVI header beside it: {path.name}.hdr is expected")
-    data = _data_of(path) if named_header else path
+    data = _data_of(path) if header_path == path else path
     header = read_header(header_path)
     samples, lines, bands = (_integer(header, key, header_path, least=1) for key in ("samples", "lines", "bands"))
     offset = _integer(header, "header offset", header_path, default=0)
-    dtype, layout = _number_type(header, header_path), _layout(header, header_path)
+    dtype, interleave = _number_type(header, header_path), header.get("interleave", "").strip().lower()
+    if interleave not in _LAYOUTS:
+        raise SceneError(f"{header_path} gives {interleave!r} as interleave: bsq, bil or bip is expected")
     if header.get("file compression", "0").strip() not in ("", "0"):
         raise SceneError(f"{data} is compressed, which is not supported: save it without compression")
     needed, size = offset + samples * lines * bands * dtype.itemsize, data.stat().st_size
@@ -86,23 +85,21 @@ def envi_raster(path: Path) -> StoredRaster:
         )
     if size > needed:  # perhaps the header of another file
         warn_data(f"{data.name} has {size - needed:,} bytes more than its header {header_path.name} describes")
-    waves, fwhm = _wavelengths(header, header_path, bands)
+    waves, fwhm = band_info(header, header_path, bands) or (None, None)
     crs, transform = georeference(header, header_path)
     names, colors = _classes(header, header_path)
-    good = _list(header, "bbl", header_path, bands)
-    factor = _number(header, "reflectance scale factor", header_path)
-    if factor is not None and not 1e-30 < factor < 1e30:
-        raise SceneError(f"{header_path} gives {factor:g} as reflectance scale factor: a number above 0 is expected")
+    good = number_list(header, "bbl", header_path, bands)
+    factor = reflectance_factor(header, header_path)
     return StoredRaster(
         data,
         (lines, samples, bands),
         dtype.newbyteorder("="),
-        window_taker(data, dtype, offset, (lines, samples, bands), layout),
+        window_taker(data, dtype, offset, (lines, samples, bands), _LAYOUTS[interleave]),
         wavelengths=waves,
         fwhm=fwhm,
         good=None if good is None else good != 0,
         nodata=(_number(header, "data ignore value", header_path),) * bands,
-        scale=None if factor in (None, 1) else np.full(bands, 1 / float(factor or 1)),
+        scale=None if factor is None or factor == 1 else np.full(bands, 1 / factor),
         crs=crs,
         transform=transform,
         names=names,
@@ -119,7 +116,7 @@ def read_header(path: Path) -> Header:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
-    fields: Header = {}
+    fields = {}
     lines = iter(re.split(r"\r\n|\r|\n", text)[1:])
     for line in lines:
         key, equals, value = line.partition("=")
@@ -140,7 +137,7 @@ def read_header(path: Path) -> Header:
     return fields
 
 
-def items(value: str) -> list[str]:
+def _items(value: str) -> list[str]:
     """{a, b, c} -> [a, b, c]"""
     inside = value.strip().removeprefix("{").partition("}")[0]
     return [item.strip() for item in inside.split(",") if item.strip()]
@@ -161,34 +158,29 @@ def _number_type(header: Header, path: Path) -> np.dtype[Any]:
     return dtype.newbyteorder(">" if order else "<")
 
 
-def _layout(header: Header, path: Path) -> tuple[int, int, int]:
-    word = header.get("interleave", "").strip().lower()
-    if word not in _LAYOUTS:
-        raise SceneError(f"{path} gives {word!r} as interleave: bsq, bil or bip is expected")
-    return _LAYOUTS[word]
+def band_info(header: Header, path: Path, bands: int) -> BandInfo | None:
+    """Wavelengths and band widths; widths without wavelengths are useless."""
+    waves, fwhm = number_list(header, "wavelength", path, bands), number_list(header, "fwhm", path, bands)
+    unit = None if waves is None else nm_per_unit(header.get("wavelength units"), waves, path)
+    if waves is None or unit is None:
+        return None
+    return BandInfo(waves * unit, None if fwhm is None else fwhm * unit)
 
 
-def _wavelengths(header: Header, path: Path, bands: int) -> tuple[Floats | None, Floats | None]:
-    """Wavelengths and band widths (bands,) in nm."""
-    waves, fwhm = _list(header, "wavelength", path, bands), _list(header, "fwhm", path, bands)
-    if waves is None:
-        return None, None  # widths without wavelengths are useless
-    unit = nm_per_unit(header.get("wavelength units"), waves, path)
-    if unit is None:
-        return None, None
-    return waves * unit, None if fwhm is None else fwhm * unit
+def reflectance_factor(header: Header, path: Path) -> float | None:
+    factor = _number(header, "reflectance scale factor", path)
+    if factor is not None and not 1e-30 < factor < 1e30:
+        raise SceneError(f"{path} gives {factor:g} as reflectance scale factor: a number above 0 is expected")
+    return factor
 
 
 def _classes(header: Header, path: Path) -> tuple[dict[int, str], dict[int, Rgb]]:
-    """Names and colours of a classification, by label."""
-    names = dict(enumerate(items(header.get("class names", ""))))
-    lookup = _list(header, "class lookup", path, None)
+    names = dict(enumerate(_items(header.get("class names", ""))))
+    lookup = number_list(header, "class lookup", path, None)
     if lookup is None:
         return names, {}
     if lookup.size % 3 or not ((lookup >= 0) & (lookup <= 255)).all():
-        raise SceneError(
-            f"{path} has a class lookup that is not three numbers from 0 to 255 for each class: correct it"
-        )
+        raise SceneError(f"{path} has a class lookup that is not three numbers from 0 to 255 per class: correct it")
     return names, {label: (int(r), int(g), int(b)) for label, (r, g, b) in enumerate(lookup.reshape(-1, 3))}
 
 
@@ -212,23 +204,21 @@ def _number(header: Header, key: str, path: Path) -> float | None:
     text = header.get(key)
     if text is None:
         return None
-    text = "".join(items(text)) if text.startswith("{") else text
+    text = "".join(_items(text)) if text.startswith("{") else text
     try:
         return int(text) if re.fullmatch(r"\s*[+-]?\d{1,20}\s*", text) else float(text)
     except ValueError:
         raise SceneError(f"{path} gives {text[:40]!r} as {key!r}: a number is expected") from None
 
 
-def _list(header: Header, key: str, path: Path, length: int | None) -> Floats | None:
+def number_list(header: Header, key: str, path: Path, length: int | None) -> Floats | None:
     """Numbers in braces; ``length`` of them, unless it is None."""
     if key not in header:
         return None
     try:
-        numbers: npt.NDArray[np.float64] = np.array([float(item) for item in items(header[key])])
+        numbers = np.array([float(item) for item in _items(header[key])])
     except ValueError:
-        raise SceneError(
-            f"{path} has a value in {key!r} that is not a number: numbers in braces are expected"
-        ) from None
+        raise SceneError(f"{path} has a value in {key!r} that is no number: numbers in braces are expected") from None
     if not np.isfinite(numbers).all():
         raise SceneError(f"{path} has NaN or infinity in {key!r}: finite numbers are expected")
     if length is not None and numbers.size != length:

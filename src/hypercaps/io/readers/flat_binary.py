@@ -66,7 +66,8 @@ class _Numbers(NamedTuple):
         scratch = np.empty(0 if whole else max(piece.span - 1 for piece in pieces) * line + run, dtype=np.uint8)
         with FileIO(self.path) as file:
             if whole and len(pieces) == 1 and lines.size == in_plane:
-                for first, last in _runs(planes):  # consecutive whole planes are one run
+                cuts = (np.flatnonzero(np.diff(planes) != 1) + 1).tolist()  # consecutive whole planes are one run
+                for first, last in pairwise([0, *cuts, planes.size]):
                     target = bytes_out[first * plane_out : last * plane_out]
                     self._fill(file, target, self.offset + int(planes[first]) * in_plane * line)
                 return _native(out)
@@ -85,12 +86,10 @@ class _Numbers(NamedTuple):
 
     def _fill(self, file: FileIO, target: memoryview, position: int) -> None:
         file.seek(position)
-        got = file.readinto(target)
-        while got != len(target):
-            if not got:
+        while target:
+            if not (got := file.readinto(target)):
                 raise SceneError(f"{self.path} was truncated after it was opened: get the whole file again")
             target = target[got:]
-            got = file.readinto(target)
 
 
 class _Piece(NamedTuple):
@@ -117,12 +116,6 @@ def _pieces(lines: Places, line: int, run: int, *, whole_lines: bool) -> Iterato
     for begin, end in pairwise([0, *(np.flatnonzero(apart) + 1).tolist(), lines.size]):
         first, span = int(ordered[begin]), int(ordered[end - 1] - ordered[begin]) + 1
         yield _Piece(first, span, slice(None) if span == end - begin else ordered[begin:end] - first, order[begin:end])
-
-
-def _runs(numbers: Places) -> Iterator[tuple[int, int]]:
-    """Begin and end of consecutive numbers: 4, 5, 9 -> (0, 2), (2, 3)"""
-    cuts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), numbers.size]
-    yield from pairwise(cuts)
 
 
 def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

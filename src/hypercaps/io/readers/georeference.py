@@ -31,11 +31,14 @@ def georeference(
     """
     mapping = _grid_mapping(variable, variables)
     crs = None if mapping is None else _mapping_crs(mapping)
-    listed = None if mapping is None else _gdal_affine(mapping.text("GeoTransform"))
+    listed = None if mapping is None else affine_of_gdal(mapping.text("GeoTransform").split())
     y, x = (_coordinate(variable, variables, axis) for axis in (row, col))
     if y is None or x is None:
         return crs, listed
-    transform = _coordinate_affine(y, x) or listed
+    transform, down, across = listed, _even_steps(y), _even_steps(x)
+    if down is not None and across is not None:
+        (top, dy), (left, dx) = down, across  # of the first pixel's centre
+        transform = dx, 0.0, left - dx / 2, 0.0, dy, top - dy / 2
     if transform is None and min(y.shape[0], x.shape[0]) > 1:
         warn_data(f"{variable.path.name}: the coordinates of {variable.key!r} are not evenly spaced and are not used")
         return None, None
@@ -59,19 +62,14 @@ def crs_of_text(text: str) -> str | None:
         return None
 
 
-def affine_of_gdal(numbers: Sequence[float] | npt.NDArray[Any]) -> Affine | None:
+def affine_of_gdal(numbers: Sequence[str] | npt.NDArray[Any]) -> Affine | None:
     """The affine of six numbers in GDAL's order; None if they are not finite or can't be inverted."""
-    if len(numbers) != 6 or not np.isfinite(numbers).all():
-        return None
-    x0, dx, rx, y0, ry, dy = (float(number) for number in numbers)
-    return None if dx * dy == rx * ry else (dx, rx, x0, ry, dy, y0)
-
-
-def _gdal_affine(text: str) -> Affine | None:
     try:
-        return affine_of_gdal([float(word) for word in text.split()])
-    except ValueError:
+        x0, dx, rx, y0, ry, dy = (float(number) for number in numbers)
+    except ValueError:  # no numbers, or not six
         return None
+    is_usable = np.isfinite((x0, dx, rx, y0, ry, dy)).all() and dx * dy != rx * ry
+    return (dx, rx, x0, ry, dy, y0) if is_usable else None
 
 
 def _coordinate(variable: Variable, variables: Mapping[str, Variable], axis: int) -> Variable | None:
@@ -99,14 +97,6 @@ def _mapping_crs(mapping: Variable) -> str | None:
         return str(CRS.from_epsg(4326).to_wkt())
     warn_data(f"{mapping.path.name}: {mapping.key!r} names no coordinate system by WKT or EPSG number, so none is used")
     return None
-
-
-def _coordinate_affine(y: Variable, x: Variable) -> Affine | None:
-    down, across = _even_steps(y), _even_steps(x)
-    if down is None or across is None:
-        return None
-    (top, dy), (left, dx) = down, across  # of the first pixel's centre
-    return dx, 0.0, left - dx / 2, 0.0, dy, top - dy / 2
 
 
 def _even_steps(coordinate: Variable) -> tuple[float, float] | None:

@@ -20,10 +20,10 @@ from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window as RasterWindow
 
 from hypercaps.data.labels import Rgb
-from hypercaps.data.scene import Affine
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags
+from hypercaps.io.readers.envi import reflectance_factor
 from hypercaps.io.readers.tiff_check import Blocks, check_tiff
 from hypercaps.io.xml import read_xml
 
@@ -48,13 +48,10 @@ def _opened(source: Path | str) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene may have no georeference
-        options: dict[str, Any] = {"GDAL_CACHEMAX": _CACHE}
-        if isinstance(source, Path):
-            name = str(source.absolute())  # so that GDAL sees neither an address nor one of its own prefixes
-        else:
-            name = f"/vsicurl/{source}"
-            options |= {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
-        stack.enter_context(rasterio.Env(**options))
+        # An absolute path, so that GDAL sees neither an address nor one of its own prefixes.
+        name = str(source.absolute()) if isinstance(source, Path) else f"/vsicurl/{source}"
+        remote = {} if isinstance(source, Path) else {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
+        stack.enter_context(rasterio.Env(GDAL_CACHEMAX=_CACHE, **remote))
         try:
             yield stack.enter_context(rasterio.open(name, driver="GTiff"))
         except Exception as cause:
@@ -72,9 +69,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
     blocks, beside = (None, None) if address else (check_tiff(path), _checked_sidecars(path))
     with _opened(address or path) as dataset:
         if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
-            raise SceneError(
-                f"{path} refers to another file for its overviews, which is not opened: remove the reference"
-            )
+            raise SceneError(f"{path} refers to another file for overviews, which is not opened: remove the reference")
         interpretations = dataset.colorinterp  # each access queries all bands
         alpha = [i for i in dataset.indexes if interpretations[i - 1] == ColorInterp.alpha]
         indexes = [i for i in dataset.indexes if i not in alpha]
@@ -89,44 +84,33 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
         if None in nodata and masks == "none":
             _check_written(path, dataset, blocks)
         tags = BandTags(path, dataset, indexes)
-        info = tags.wavelengths()
+        waves, fwhm = tags.wavelengths() or (None, None)
         scale = np.array([scales[i - 1] for i in indexes], dtype=np.float64)
         offset = np.array([offsets[i - 1] for i in indexes], dtype=np.float64)
-        if (scale == 1).all() and (factor := tags.reflectance_factor()) is not None:
+        if (scale == 1).all() and (factor := reflectance_factor(tags.envi, path)) is not None:
             scale = np.full(len(indexes), 1 / factor)
         if not (np.isfinite(scale) & (scale != 0) & np.isfinite(offset)).all():
             raise SceneError(
                 f"{path} gives a band a scale of 0 or an offset that is not a number: correct it or get it again"
             )
-        one = len(indexes) == 1
+        one, block = len(indexes) == 1, dataset.block_shapes[indexes[0] - 1]
         return StoredRaster(
             path,
             (dataset.height, dataset.width, len(indexes)),
             dtype,
             _taker(address or path, indexes, masks, blocks),
-            wavelengths=None if info is None else info.wavelengths,
-            fwhm=None if info is None else info.fwhm,
+            wavelengths=waves,
+            fwhm=fwhm,
             good=tags.good(),
             nodata=nodata,
             scale=None if (scale == 1).all() else scale,
             offset=None if (offset == 0).all() else offset,
             crs=dataset.crs.to_wkt() if dataset.crs else None,
-            transform=None if dataset.transform.is_identity else _coefficients(dataset.transform),
+            transform=None if dataset.transform.is_identity else dataset.transform[:6],
             names=_category_names(beside) if one else {},
             colors=_color_table(dataset) if one else {},
-            block=_tile(dataset, indexes[0]),
+            block=None if block[1] == dataset.width else block,  # strips are as wide as the raster
         )
-
-
-def _coefficients(transform: Any) -> Affine:
-    a, b, c, d, e, f = tuple(transform)[:6]
-    return a, b, c, d, e, f
-
-
-def _tile(dataset: Any, index: int) -> tuple[int, int] | None:
-    """Rows and columns of a tile; None for strips, which are as wide as the raster."""
-    rows, cols = dataset.block_shapes[index - 1]
-    return None if cols == dataset.width else (rows, cols)
 
 
 def _number_type(path: Path, names: set[str]) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 
 from hypercaps.errors import SceneError
 from hypercaps.io.readers.hdf5_chunks import check_found, check_written, fill_is_nodata
-from hypercaps.io.readers.variables import Part, Slices, Variable
+from hypercaps.io.readers.variables import Attribute, Attributes, Part, Slices, Variable
 
 _MAX_ATTRIBUTE_BYTES = 1 << 20
 _SECONDS = 10  # of processor time for the trial: a sound file takes a fraction of one
@@ -35,15 +35,15 @@ _ATTRIBUTES = frozenset((
     "GeoTransform", "flag_values", "flag_meanings", "wavelength", "wavelengths", "wavelength_units", "fwhm", "bbl",
     "CLASS", "NAME", "DIMENSION_LIST",
 ))  # fmt: skip
+# NetCDF stores a dimension without coordinates as a dataset with this name, which is never written.
+_MERE_DIMENSION = "This is a netCDF dimension but not a netCDF variable"
 
 
 @dataclass(frozen=True, eq=False)
 class Hdf5:
-    """The content of an HDF5 file."""
-
     path: Path
     variables: Mapping[str, Variable]  # by key, in the file's order
-    attrs: Mapping[str, Any]  # of the file itself
+    attrs: Attributes  # of the file itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def top_level(path: Path) -> dict[str, Variable]:
                 raise _refers_elsewhere(path, key)
             item = file[key]
             if isinstance(item, h5py.Dataset) and item.dtype.kind in "iufb":
-                attrs = {"MATLAB_class": None} if "MATLAB_class" in item.attrs else {}
+                attrs: Attributes = {"MATLAB_class": None} if "MATLAB_class" in item.attrs else {}
                 variables[key] = _variable(path, key, item, attrs, {})
     return variables
 
@@ -97,7 +97,7 @@ def survey(path: Path) -> Hdf5:
     """List all datasets of a file; refused if anything in it leads to another file."""
     _check_survivable(path)
     with h5py.File(path, "r") as file:
-        links: dict[str, Any] = {}
+        links: dict[str, object] = {}
         file.visititems_links(links.__setitem__)
         for name, link in links.items():
             # Soft links are resolved inside the file: any external link they could lead to is refused here too.
@@ -109,7 +109,7 @@ def survey(path: Path) -> Hdf5:
         variables = {
             name: _variable(path, name, dataset, attrs[name], scales)
             for name, dataset in datasets.items()
-            if not (_is_scale(attrs[name]) and _is_mere_dimension(attrs[name]))
+            if not (_is_scale(attrs[name]) and str(attrs[name].get("NAME")).startswith(_MERE_DIMENSION))
         }
         return Hdf5(path, variables, _attributes(path, file, set(file.attrs)))
 
@@ -118,41 +118,36 @@ def _refers_elsewhere(path: Path, key: str) -> SceneError:
     return SceneError(f"{path} refers elsewhere by its entry {key!r}: only data inside the file is read")
 
 
-def _variable(
-    path: Path, key: str, dataset: h5py.Dataset, attrs: Mapping[str, Any], scales: Mapping[int, str]
-) -> Variable:
+def _variable(path: Path, key: str, dataset: h5py.Dataset, attrs: Attributes, scales: Mapping[int, str]) -> Variable:
     if dataset.external or dataset.is_virtual:
         raise SceneError(f"{path} keeps {key!r} in another file: only data inside the file is read")
-    dtype = dataset.dtype.newbyteorder("=") if dataset.dtype.kind in "iuf" else dataset.dtype
     shape = tuple(int(length) for length in dataset.shape or ())
-    dims = _dimensions(dataset, attrs, key, scales, len(shape))
+    # h5py's own dims are not used: they crash on some damaged files.
+    dims, lists = ("",) * len(shape), attrs.get("DIMENSION_LIST")
+    if isinstance(lists, np.ndarray) and len(lists) == len(shape):
+        keys = [scales.get(_address(dataset.file[refs[0]]), "") if len(refs) else "" for refs in lists]
+        dims = tuple(name.rpartition("/")[2] for name in keys)
+    elif len(shape) == 1 and _is_scale(attrs):
+        dims = (key.rpartition("/")[2],)
+    dtype = dataset.dtype.newbyteorder("=")
     return _Hdf5Variable(path, key, dims, shape, dtype, attrs, dataset.chunks, path.stat().st_size)
 
 
-# Attributes and dimensions
-
-
-def _attributes(path: Path, item: Any, names: Collection[str]) -> dict[str, Any]:
+def _attributes(path: Path, item: Any, names: Set[str]) -> dict[str, Attribute]:
     """Text as str, numbers as arrays; attributes of other types are left out."""
-    attrs: dict[str, Any] = {}
-    for name in item.attrs:
-        if name not in names:
-            continue
+    attrs: dict[str, Attribute] = {}
+    for name in sorted(names & set(item.attrs)):
         stored = item.attrs.get_id(name)
         if math.prod(stored.shape or ()) * stored.dtype.itemsize > _MAX_ATTRIBUTE_BYTES:
             raise SceneError(f"{path} has an attribute {name!r} of over {_MAX_ATTRIBUTE_BYTES >> 20} MB: get it again")
-        if stored.dtype.kind in "iufb":
+        if stored.dtype.kind == "S" or h5py.check_string_dtype(stored.dtype) is not None:
+            attrs[name] = " ".join(map(_text, np.ravel(item.attrs[name])))
+        elif stored.dtype.kind in "iufb" or name == "DIMENSION_LIST":
             attrs[name] = np.asarray(item.attrs[name])
-        elif stored.dtype.kind == "S" or h5py.check_string_dtype(stored.dtype) is not None:
-            attrs[name] = _text(item.attrs[name])
-        elif name == "DIMENSION_LIST":
-            attrs[name] = item.attrs[name]
     return attrs
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return " ".join(_text(one) for one in value.ravel())
+def _text(value: object) -> str:
     return value.decode("utf-8", "replace").rstrip("\0") if isinstance(value, bytes) else str(value)
 
 
@@ -160,29 +155,9 @@ def _address(item: Any) -> int:
     return int(h5py.h5o.get_info(item.id).addr)
 
 
-def _is_scale(attrs: Mapping[str, Any]) -> bool:
+def _is_scale(attrs: Attributes) -> bool:
     return attrs.get("CLASS") == "DIMENSION_SCALE"
 
-
-def _is_mere_dimension(attrs: Mapping[str, Any]) -> bool:
-    """NetCDF stores a dimension without coordinates as a dataset that is never written."""
-    return str(attrs.get("NAME")).startswith("This is a netCDF dimension but not a netCDF variable")
-
-
-def _dimensions(
-    dataset: h5py.Dataset, attrs: Mapping[str, Any], key: str, scales: Mapping[int, str], ndim: int
-) -> tuple[str, ...]:
-    """Names of the axes. h5py's own ``dims`` are not used: they crash on some damaged files."""
-    lists = attrs.get("DIMENSION_LIST", ())
-    if len(lists) == ndim:
-        keys = [scales.get(_address(dataset.file[refs[0]]), "") if len(refs) else "" for refs in lists]
-        return tuple(name.rpartition("/")[2] for name in keys)
-    if ndim == 1 and _is_scale(attrs):
-        return (key.rpartition("/")[2],)
-    return ("",) * ndim
-
-
-# The trial in another process
 
 _survived: set[tuple[str, int, int, int]] = set()  # path, inode, size and modification time of files that passed
 
@@ -241,7 +216,7 @@ def try_reading(name: str, seconds: str) -> None:
 def _try_reading_variable(variable: Variable) -> None:
     if len(variable.shape) < 2:
         variable.read_all()
-        return
-    variable.check()
-    variable.take(tuple(slice(0, 1) for _ in variable.shape))
-    variable.take(tuple(slice(length - 1, length) for length in variable.shape))
+    else:
+        variable.check()
+        variable.take(tuple(slice(0, 1) for _ in variable.shape))
+        variable.take(tuple(slice(length - 1, length) for length in variable.shape))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import SceneError
-from hypercaps.io.readers.variables import Slices, chunks_in
+from hypercaps.io.readers.variables import Attributes, Slices, chunks_in
 
 _KEEP_SIZE = (h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
 
 
-def check_written(path: Path, dataset: h5py.Dataset, attrs: Mapping[str, Any]) -> None:
+def check_written(path: Path, dataset: h5py.Dataset, attrs: Attributes) -> None:
     """Refuse a dataset of which a part was never written or lies outside of the file."""
+    size = path.stat().st_size
     if dataset.chunks is None:
-        _check_contiguous(path, dataset)
+        claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+        offset, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
+        # Without an offset, a few numbers are kept within the dataset's own header.
+        if stored != claimed or (offset is not None and offset + stored > size):
+            raise _unwritten(path, dataset, stored, claimed, "bytes")
         return
     filters = _filters(path, dataset)
     chunks: list[Any] = []
@@ -36,19 +40,11 @@ def check_written(path: Path, dataset: h5py.Dataset, attrs: Mapping[str, Any]) -
         for position in positions
         for place, length, step in zip(position, dataset.shape, dataset.chunks, strict=True)
     )
-    if overlap or not inside or len(positions) != len(ranges) or (ranges and ranges[-1][1] > path.stat().st_size):
+    if overlap or not inside or len(positions) != len(ranges) or (ranges and ranges[-1][1] > size):
         raise SceneError(f"{path} has chunks of {dataset.name!r} that overlap or lie outside of it: get the file again")
     expected = math.prod(-(-length // step) for length, step in zip(dataset.shape, dataset.chunks, strict=True))
     if len(positions) < expected and not fill_is_nodata(dataset, attrs):
         raise _unwritten(path, dataset, len(positions), expected, "chunks")
-
-
-def _check_contiguous(path: Path, dataset: h5py.Dataset) -> None:
-    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
-    offset, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
-    # Without an offset, a few numbers are kept within the dataset's own header.
-    if stored != claimed or (offset is not None and offset + stored > path.stat().st_size):
-        raise _unwritten(path, dataset, stored, claimed, "bytes")
 
 
 def _unwritten(path: Path, dataset: h5py.Dataset, stored: int, claimed: int, unit: str) -> SceneError:
@@ -80,7 +76,7 @@ def _check_chunk(path: Path, dataset: h5py.Dataset, filters: list[int], chunk: A
         raise SceneError(f"{path} has a chunk of {dataset.name!r} of an impossible size: get the file again")
 
 
-def fill_is_nodata(dataset: h5py.Dataset, attrs: Mapping[str, Any]) -> bool:
+def fill_is_nodata(dataset: h5py.Dataset, attrs: Attributes) -> bool:
     """Whether a chunk that was never written reads as missing data."""
     fill = dataset.fillvalue
     if dataset.dtype.kind == "f" and np.isnan(fill):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,13 @@ from hypercaps.io.readers.variables import Variable
 def matlab_arrays(path: Path) -> list[StoredArray]:
     """The numeric arrays of a .mat file up to v7."""
     _check_types(path)
-
-    def load(key: str) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = scipy.io.loadmat(path, variable_names=[key])[key]
-        return array
-
     numeric = {"double", "single", "logical"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-    return [
-        StoredArray(key, tuple(shape), lambda key=key: load(key))  # type: ignore[misc]
-        for key, shape, kind in scipy.io.whosmat(path)
-        if kind in numeric
-    ]
+    listed = [(key, shape) for key, shape, kind in scipy.io.whosmat(path) if kind in numeric]
+    return [StoredArray(key, tuple(shape), partial(_load, path, key)) for key, shape in listed]
+
+
+def _load(path: Path, key: str) -> Any:
+    return scipy.io.loadmat(path, variable_names=[key])[key]
 
 
 # Data types of a v5 file that hold numbers; matrices; compressed matrices.
@@ -66,35 +63,27 @@ class _Dataset:
 
     def __init__(self, variable: Variable) -> None:
         # MATLAB marks its arrays, which are column-major; those of other programs are row-major.
-        self.is_reversed = "MATLAB_class" in variable.attrs
-        self.variable = variable
+        self.variable, self.is_reversed = variable, "MATLAB_class" in variable.attrs
         self.shape = variable.shape[::-1] if self.is_reversed else variable.shape
-        self.dtype = variable.dtype
-        self.ndim = len(self.shape)
+        self.dtype, self.ndim = variable.dtype, len(self.shape)
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> npt.NDArray[Any]:
         some = key if isinstance(key, tuple) else (key,)
         full = some + (slice(None),) * (self.ndim - len(some))
         bounds = [one.indices(length) for one, length in zip(full, self.shape, strict=True)]
         window = tuple(slice(start, stop) for start, stop, _ in bounds)
-        if not self.is_reversed:
-            return self.variable.take(window).stored
-        return self.variable.take(window[::-1]).stored.transpose()
+        return self.variable.take(window[::-1]).stored.T if self.is_reversed else self.variable.take(window).stored
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self[()], dtype=dtype)
+
+    def checked(self) -> _Dataset:
+        """Itself, after a check that the file holds all of it."""
+        self.variable.check()
+        return self
 
 
 def hdf5_arrays(path: Path) -> list[StoredArray]:
     """The numeric arrays at the top level of a v7.3 .mat file or a plain HDF5 file, read by window."""
     datasets = [_Dataset(variable) for variable in top_level(path).values()]
-    return [
-        StoredArray(dataset.variable.key, dataset.shape, lambda dataset=dataset: _checked(dataset))  # type: ignore[misc]
-        for dataset in datasets
-    ]
-
-
-def _checked(dataset: _Dataset) -> _Dataset:
-    """``dataset``, after a check that the file holds all of it."""
-    dataset.variable.check()
-    return dataset
+    return [StoredArray(dataset.variable.key, dataset.shape, dataset.checked) for dataset in datasets]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from rasterio.crs import CRS
 
+from hypercaps.data.scene import Affine
 from hypercaps.data.window import Window
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, Bools, RawWindow, StoredRaster
@@ -22,8 +23,6 @@ T = TypeVar("T")
 
 
 class Mosaic(NamedTuple):
-    """Tiles as one raster."""
-
     raster: StoredRaster
     label_raster: StoredRaster  # of tiles with labels: 0 is unlabelled and hides no label of another tile
     tiles: tuple[StoredRaster, ...]
@@ -40,9 +39,9 @@ def mosaic(tiles: list[StoredRaster]) -> Mosaic:
     Where tiles overlap, the first one with a valid pixel wins; pixels outside of all tiles are nodata.
     """
     first = tiles[0]
-    for tile in tiles:
-        _check_alike(tile, first)
-    corners = [_corner(tile, first) for tile in tiles]
+    transforms = [_checked_transform(tile, first) for tile in tiles]
+    a, b, c, d, e, f = transforms[0]
+    corners = [_corner(tile, own, first, transforms[0]) for tile, own in zip(tiles, transforms, strict=True)]
     top, left = min(row for row, _ in corners), min(col for _, col in corners)
     windows = tuple(
         Window(row - top, row - top + tile.shape[0], col - left, col - left + tile.shape[1])
@@ -51,16 +50,18 @@ def mosaic(tiles: list[StoredRaster]) -> Mosaic:
     rows, cols = max(window.r1 for window in windows), max(window.c1 for window in windows)
     one_scale = all(_same(tile.scale, first.scale) and _same(tile.offset, first.offset) for tile in tiles)
     dtype = np.result_type(*(tile.dtype for tile in tiles), *([] if one_scale else [np.float32]))
-    a, b, c, d, e, f = _transform(first)
+    marks = [tile.good for tile in tiles if tile.good is not None]
+    folder = first.path.parent
+    is_named = folder.name and all(tile.path.parent == folder for tile in tiles)
     parts = _Parts(tuple(tiles), windows, dtype, one_scale)
     raster = StoredRaster(
-        _folder(tiles),
+        folder if is_named else Path("mosaic"),
         (rows, cols, first.shape[2]),
         dtype,
         parts.take,
         wavelengths=first.wavelengths,
         fwhm=first.fwhm,
-        good=_good(tiles),
+        good=np.logical_and.reduce(marks) if marks else None,  # a band that is bad in one tile is bad in all
         nodata=(float("nan"),) * first.shape[2],  # tiles test their own nodata; NaN equals no value
         scale=first.scale if one_scale else None,
         offset=first.offset if one_scale else None,
@@ -75,8 +76,6 @@ def mosaic(tiles: list[StoredRaster]) -> Mosaic:
 
 
 class _Parts(NamedTuple):
-    """The tiles of a mosaic, and how they are combined."""
-
     tiles: tuple[StoredRaster, ...]
     windows: tuple[Window, ...]  # of each tile, in the mosaic
     dtype: np.dtype[Any]
@@ -112,38 +111,28 @@ class _Parts(NamedTuple):
         return values, defined
 
 
-def _check_alike(tile: StoredRaster, first: StoredRaster) -> None:
-    """Refuse a tile of another scene."""
+def _checked_transform(tile: StoredRaster, first: StoredRaster) -> Affine:
+    """The affine of a tile; refuses a tile of another scene."""
     if tile.crs is None or tile.transform is None:
         raise SceneError(f"{tile.path} is not georeferenced: tiles are placed by their coordinates")
     if tile.crs != first.crs and CRS.from_user_input(tile.crs) != CRS.from_user_input(first.crs):
-        raise SceneError(
-            f"{tile.path} has another coordinate system than {first.path}: tiles of one scene are expected"
-        )
+        raise SceneError(f"{tile.path} and {first.path} differ in coordinate system: tiles of one scene are expected")
     if tile.shape[2] != first.shape[2]:
-        raise SceneError(
-            f"{tile.path} has {tile.shape[2]} bands and {first.path} has {first.shape[2]}: tiles of one scene are "
-            "expected"
-        )
+        counts = f"{tile.path} has {tile.shape[2]} bands and {first.path} has {first.shape[2]}"
+        raise SceneError(f"{counts}: tiles of one scene are expected")
     waves, others = tile.wavelengths, first.wavelengths
     if (waves is None) != (others is None):
         raise SceneError(f"only one of {tile.path} and {first.path} has wavelengths: tiles of one scene are expected")
     if waves is not None and others is not None and (off := np.abs(waves - others).max()) > _SAME_NM:
-        raise SceneError(
-            f"the wavelengths of {tile.path} and {first.path} differ by up to {off:.3g} nm: tiles of one scene are "
-            "expected"
-        )
-
-
-def _transform(tile: StoredRaster) -> tuple[float, float, float, float, float, float]:
-    assert tile.transform is not None  # checked by _check_alike
+        wavelengths = f"the wavelengths of {tile.path} and {first.path}"
+        raise SceneError(f"{wavelengths} differ by up to {off:.3g} nm: tiles of one scene are expected")
     return tile.transform
 
 
-def _corner(tile: StoredRaster, first: StoredRaster) -> tuple[int, int]:
+def _corner(tile: StoredRaster, affine: Affine, first: StoredRaster, grid: Affine) -> tuple[int, int]:
     """Row and column of a tile's first pixel on the grid of the first tile, to which all its corners must fit."""
-    (a, b, c, d, e, f), (ta, tb, tc, td, te, tf) = _transform(first), _transform(tile)
-    width, height = tile.shape[1], tile.shape[0]
+    (a, b, c, d, e, f), (ta, tb, tc, td, te, tf) = grid, affine
+    height, width, _ = tile.shape
     own = np.array([(0, 0), (width, 0), (0, height), (width, height)], dtype=np.float64)  # (corners, column and row)
     xy = own @ np.array([[ta, td], [tb, te]]) + (tc - c, tf - f)
     try:
@@ -164,12 +153,6 @@ def _same(one: npt.NDArray[np.float64] | None, other: npt.NDArray[np.float64] | 
     return one is other if one is None or other is None else np.array_equal(one, other)
 
 
-def _good(tiles: list[StoredRaster]) -> Bools | None:
-    """A band that is bad in one tile is bad in the mosaic."""
-    marks = [tile.good for tile in tiles if tile.good is not None]
-    return np.logical_and.reduce(marks) if marks else None
-
-
 def _merge_legends(legends: list[Mapping[int, T]], what: str) -> dict[int, T]:
     """Names or colours of classes; the first tile that has one wins."""
     merged: dict[int, T] = {}
@@ -181,7 +164,6 @@ def _merge_legends(legends: list[Mapping[int, T]], what: str) -> dict[int, T]:
 
 
 def _covered_pixels(windows: tuple[Window, ...]) -> int:
-    """Number of pixels in the union of these windows."""
     rows = np.unique([edge for window in windows for edge in (window.r0, window.r1)])
     cols = np.unique([edge for window in windows for edge in (window.c0, window.c1)])
     cells = np.zeros((rows.size - 1, cols.size - 1), dtype=bool)  # between neighbouring edges
@@ -191,10 +173,3 @@ def _covered_pixels(windows: tuple[Window, ...]) -> int:
         cells[r0:r1, c0:c1] = True
     areas = np.diff(rows)[:, None].astype(np.float64) * np.diff(cols)
     return int(areas[cells].sum())
-
-
-def _folder(tiles: list[StoredRaster]) -> Path:
-    """The folder of the tiles, which names the mosaic."""
-    folders = {tile.path.parent for tile in tiles}
-    folder = next(iter(folders))
-    return folder if len(folders) == 1 and folder.name else Path("mosaic")

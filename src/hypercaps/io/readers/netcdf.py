@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import scipy.io
 
 from hypercaps.errors import SceneError
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.cf import cube_arrays
-from hypercaps.io.readers.variables import Part, Slices, Variable
+from hypercaps.io.readers.variables import Part, Slices, Variable, attribute
 
 CLASSIC_MARKS = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 
@@ -26,12 +25,9 @@ class _ClassicVariable(Variable):
 
 
 def classic_arrays(path: Path) -> list[StoredArray]:
-    """The cubes and maps of a classic NetCDF file."""
     with path.open("rb") as file:
         if file.read(4) == CLASSIC_MARKS[2]:
-            raise SceneError(
-                f"{path} is NetCDF in the 64-bit data format (CDF-5), which is not supported: convert it to NetCDF-4"
-            )
+            raise SceneError(f"{path} is NetCDF in the unsupported 64-bit data format (CDF-5): convert it to NetCDF-4")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a damaged file whose memory map is still referred to
         with _opened(path) as variables:
@@ -40,18 +36,12 @@ def classic_arrays(path: Path) -> list[StoredArray]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The variables of a file, memory-mapped."""
     with scipy.io.netcdf_file(path, "r", mmap=True, maskandscale=False) as file:
         yield file.variables
         file.variables.clear()  # they refer to the memory map, which can then be closed
 
 
 def _variable(path: Path, key: str, item: Any) -> Variable:
-    dtype = item.data.dtype.newbyteorder("=") if item.data.dtype.kind in "iuf" else item.data.dtype
     dims, shape = tuple(map(str, item.dimensions)), tuple(map(int, item.data.shape))
-    attrs = {name: _attribute(value) for name, value in item._attributes.items()}
-    return _ClassicVariable(path, key, dims, shape, dtype, attrs, None)
-
-
-def _attribute(value: Any) -> Any:
-    return value.decode("utf-8", "replace").rstrip("\0") if isinstance(value, bytes) else np.asarray(value)
+    attrs = {name: attribute(value) for name, value in item._attributes.items()}
+    return _ClassicVariable(path, key, dims, shape, item.data.dtype.newbyteorder("="), attrs, None)

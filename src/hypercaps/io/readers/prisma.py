@@ -34,8 +34,6 @@ _PIXEL = 30.0  # metres
 
 @dataclass(frozen=True, eq=False)
 class _Detector:
-    """One of the two cubes and its metadata."""
-
     name: str  # VNIR or SWIR
     cube: Variable  # (rows, bands, columns)
     errors: Variable | None  # same shape
@@ -47,16 +45,12 @@ class _Detector:
 
 
 def is_prisma(file: Hdf5) -> bool:
-    """Whether a file is a PRISMA product of any level."""
     return any(key.startswith("HDFEOS/SWATHS/PRS_L") for key in file.variables)
 
 
 def prisma_arrays(file: Hdf5) -> list[StoredArray]:
-    """The one cube of a PRISMA L2D product."""
     if f"{_SWATH}/VNIR_Cube" not in file.variables:
-        raise SceneError(
-            f"{file.path} is a PRISMA product, but not of level L2D with its VNIR and SWIR cubes: get the L2D product"
-        )
+        raise SceneError(f"{file.path} is a PRISMA product, but not of level L2D (VNIR and SWIR cubes): get that level")
     vnir, swir = _detector(file, "VNIR"), _detector(file, "SWIR")
     if vnir.cube.shape[::2] != swir.cube.shape[::2]:
         raise SceneError(
@@ -73,10 +67,8 @@ def _raster(file: Hdf5, vnir: _Detector, swir: _Detector) -> StoredRaster:
         detector.cube.check()
         if detector.errors is not None:
             detector.errors.check()
-        unused = np.setdiff1d(np.arange(detector.wavelengths.size), detector.used)
-        if unused.size:
-            places = ranges(unused + 1)
-            warn_data(f"{file.path.name}: these {detector.name} bands have no wavelength and are left out: {places}")
+        if unused := ranges(np.setdiff1d(np.arange(detector.wavelengths.size), detector.used) + 1):
+            warn_data(f"{file.path.name}: these {detector.name} bands have no wavelength and are left out: {unused}")
     waves = np.concatenate([detector.wavelengths[detector.used] for detector in detectors])
     order = np.argsort(waves, kind="stable")  # both are stored from long to short, and they overlap
 
@@ -125,13 +117,10 @@ def _detector(file: Hdf5, name: str) -> _Detector:
 
 
 def _attribute(file: Hdf5, name: str, count: int) -> Floats:
-    """``count`` finite numbers of an attribute of the file."""
     numbers = file.attrs.get(name)
     if not isinstance(numbers, np.ndarray) or numbers.size != count or not np.isfinite(numbers).all():
-        raise SceneError(
-            f"{file.path} should give {count} finite {'number' if count == 1 else 'numbers'} as its attribute {name}: "
-            "get the product again"
-        )
+        finite = "finite number" if count == 1 else "finite numbers"
+        raise SceneError(f"{file.path} should give {count} {finite} as its attribute {name}: get the product again")
     return numbers.ravel().astype(np.float64)
 
 
@@ -165,11 +154,10 @@ def _read_window(vnir: _Detector, swir: _Detector, order: Bands, rows: slice, co
         if not here.size:
             continue
         at = positions[here] - first
-        stored[:, :, here] = (
-            all_vnir[:, :, at] if detector is vnir else _window(detector.cube, rows, cols, detector.used[at])
-        )
+        used = detector.used[at]
+        stored[:, :, here] = all_vnir[:, :, at] if detector is vnir else _window(detector.cube, rows, cols, used)
         if detector.errors is not None:
-            errors = _window(detector.errors, rows, cols, detector.used[at])
+            errors = _window(detector.errors, rows, cols, used)
             valid[:, :, here] = np.isin(errors, (_RIGHT, _NEGATIVE, _SATURATED))
     valid &= all_vnir.any(axis=2, keepdims=True)
     return RawWindow(stored, valid)

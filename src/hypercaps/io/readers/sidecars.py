@@ -7,7 +7,7 @@ Either can be opened, and the other is found by its name in the same folder; fil
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from hypercaps.errors import SceneError
 from hypercaps.io.raster import Floats, StoredRaster
+from hypercaps.io.readers.band_tags import finite_number
 from hypercaps.io.wavelengths import BandInfo, with_bands
 from hypercaps.io.xml import read_xml
 
@@ -23,24 +24,12 @@ _METADATA = re.compile(r"(?P<product>.+)-METADATA\.XML", re.IGNORECASE)
 _IMAGE = re.compile(r"(?P<product>.+)-SPECTRAL_IMAGE(_COG)?\.(TIFF?|BSQ|BIL|BIP)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Sidecar:
-    """Metadata of a product; values are stored numbers x gain + offset."""
-
-    path: Path
-    bands: BandInfo
-    gain: Floats | None  # (bands,)
-    offset: Floats | None  # (bands,)
-    nodata: float | None
-
-
 def is_metadata(path: Path, head: bytes) -> bool:
     """Whether a file is a product's metadata, by its name and its first bytes."""
     return _METADATA.fullmatch(path.name) is not None and head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
 
 
 def image_of(metadata: Path) -> Path:
-    """The image that belongs to a product's metadata."""
     images = _matching_files(metadata, _METADATA, _IMAGE)
     if len(images) == 1:
         return images[0]
@@ -52,19 +41,30 @@ def image_of(metadata: Path) -> Path:
 
 
 def with_sidecar(raster: StoredRaster) -> StoredRaster:
-    """The raster, completed with the metadata of its product."""
+    """The raster, completed with the metadata of its product; values are stored numbers x gain + offset."""
     metadata = _matching_files(raster.path, _IMAGE, _METADATA)
     if not metadata:
         return raster
     if len(metadata) > 1:
         names = ", ".join(path.name for path in metadata)
         raise SceneError(f"{raster.path} has more than one metadata file beside it: keep one of {names}")
-    sidecar = read_sidecar(metadata[0], raster.shape[2])
-    raster = with_bands(raster, sidecar.bands)
+    path, root = metadata[0], read_xml(metadata[0])
+    bands = _bands(root, path, raster.shape[2])
+    waves, fwhm = _numbers(bands, "wavelengthCenterOfBand", path), _numbers(bands, "FWHMOfBand", path)
+    if waves is None or not (waves > 0).all():
+        raise SceneError(f"{path} does not give every band a wavelength above 0: get it again or remove it")
+    fwhm = _numbers(bands, "wavelengthWidthOfBand", path) if fwhm is None else fwhm
+    gain, offset = _numbers(bands, "GainOfBand", path), _numbers(bands, "OffsetOfBand", path)
+    if gain is not None and not gain.all():
+        raise SceneError(f"{path} gives a band a gain of 0, which makes all its values 0: get it again or remove it")
+    background = next(root.iter("backgroundValue"), None)
+    nodata = None if background is None else finite_number(background.text, "backgroundValue", path)
+    raster = with_bands(raster, BandInfo(waves, fwhm))
     if raster.scale is None and raster.offset is None:  # an image that was scaled later has its own scale
-        raster = replace(raster, scale=sidecar.gain, offset=sidecar.offset)
+        gain = None if gain is None or (gain == 1).all() else gain
+        raster = replace(raster, scale=gain, offset=None if offset is None or (offset == 0).all() else offset)
     if all(value is None for value in raster.nodata):
-        raster = replace(raster, nodata=(sidecar.nodata,) * raster.shape[2])
+        raster = replace(raster, nodata=(nodata,) * raster.shape[2])
     return raster
 
 
@@ -78,17 +78,15 @@ def _matching_files(path: Path, own: re.Pattern[str], other: re.Pattern[str]) ->
     match = own.fullmatch(path.name)
     if match is None:
         return []
-    folder = path.parent
     return [
-        folder / name
-        for name in sorted(entry.name for entry in folder.iterdir())
-        if (fits := other.fullmatch(name)) and fits["product"] == match["product"] and (folder / name).is_file()
+        file
+        for file in sorted(path.parent.iterdir())
+        if (fits := other.fullmatch(file.name)) and fits["product"] == match["product"] and file.is_file()
     ]
 
 
-def read_sidecar(path: Path, bands: int) -> Sidecar:
-    """The metadata of an image of ``bands`` bands."""
-    root = read_xml(path)
+def _bands(root: Element, path: Path, count: int) -> list[Element]:
+    """The elements of ``count`` bands, in the order of their numbers (EnMAP), or as listed (DESIS)."""
     described = next(root.iter("bandCharacterisation"), None)
     # EnMAP has <bandID number="1">, DESIS <band>; both use these names elsewhere too.
     of_bands = [] if described is None else [element for element in described if element.tag in ("bandID", "band")]
@@ -97,35 +95,15 @@ def read_sidecar(path: Path, bands: int) -> Sidecar:
             f"{path} does not describe bands (bandCharacterisation), as the metadata of EnMAP and DESIS does: get it "
             "again, or remove it to read the image alone"
         )
-    if len(of_bands) != bands:
+    if len(of_bands) != count:
         raise SceneError(
-            f"{path} describes {len(of_bands)} bands but the image beside it has {bands}: remove it if it belongs "
+            f"{path} describes {len(of_bands)} bands but the image beside it has {count}: remove it if it belongs "
             "to another image"
         )
-    of_bands = _in_order(of_bands, path)
-    waves = _numbers(of_bands, "wavelengthCenterOfBand", path)
-    fwhm = _numbers(of_bands, "FWHMOfBand", path)
-    if waves is None or not (waves > 0).all():
-        raise SceneError(f"{path} does not give every band a wavelength above 0: get it again or remove it")
-    gain, offset = _numbers(of_bands, "GainOfBand", path), _numbers(of_bands, "OffsetOfBand", path)
-    if gain is not None and not gain.all():
-        raise SceneError(f"{path} gives a band a gain of 0, which makes all its values 0: get it again or remove it")
-    background = next(root.iter("backgroundValue"), None)
-    return Sidecar(
-        path,
-        BandInfo(waves, _numbers(of_bands, "wavelengthWidthOfBand", path) if fwhm is None else fwhm),
-        None if gain is None or (gain == 1).all() else gain,
-        None if offset is None or (offset == 0).all() else offset,
-        None if background is None else _number(background.text, "backgroundValue", path),
-    )
-
-
-def _in_order(of_bands: list[Element], path: Path) -> list[Element]:
-    """Bands in the order of their numbers (EnMAP), or as listed (DESIS)."""
     texts = [band.get("number") for band in of_bands]
     if all(text is None for text in texts):
         return of_bands
-    numbers = [_number(text, "number of a band", path) for text in texts]
+    numbers = [finite_number(text, "number of a band", path) for text in texts]
     if sorted(numbers) != list(range(1, len(numbers) + 1)):
         raise SceneError(f"{path} does not number its bands from 1 to {len(numbers)}: get it again or remove it")
     return [of_bands[at] for at in np.argsort(numbers)]
@@ -138,14 +116,4 @@ def _numbers(of_bands: list[Element], name: str, path: Path) -> Floats | None:
         return None
     if None in texts:
         raise SceneError(f"{path} gives only some bands a {name}: all or none are expected, get it again")
-    return np.array([_number(text, name, path) for text in texts])
-
-
-def _number(text: str | None, what: str, path: Path) -> float:
-    try:
-        number = float(text or "")
-    except ValueError:
-        number = float("nan")
-    if not np.isfinite(number):
-        raise SceneError(f"{path} gives {(text or '')[:40]!r} as {what}: a finite number is expected")
-    return number
+    return np.array([finite_number(text, name, path) for text in texts])

@@ -43,13 +43,9 @@ class Blocks:
     def __init__(self, path: Path, grid: _Grid, compression: int, offsets: Numbers, counts: Numbers) -> None:
         self.path, self.grid, self.offsets, self.counts = path, grid, offsets, counts
         self.written = (offsets > 0) & (counts > 0)
+        self.missing = grid.blocks - int(np.count_nonzero(self.written))
         # Only deflated blocks have a checksum. Each is verified once.
         self.unchecked = self.written.copy() if compression in _DEFLATE and grid.bits else np.zeros(0, dtype=bool)
-
-    @property
-    def missing(self) -> int:
-        """Number of blocks that were never written."""
-        return self.grid.blocks - int(np.count_nonzero(self.written))
 
     def check(self, rows: slice, cols: slice, bands: list[int]) -> None:
         """Verify the checksums of the blocks that hold a window of these bands (counted from 1)."""
@@ -114,10 +110,8 @@ def _check_ends(directory: _Directory, blocks: Blocks) -> None:
     end = max(directory.end, int((offsets + counts).max(initial=0)) + directory.trailer)
     if directory.is_last and directory.size > end:
         # Inserted bytes, as a transfer in text mode adds them, push the last ones past the described end.
-        warn_data(
-            f"{directory.path.name} has {directory.size - end:,} bytes more than its directory describes: it may be "
-            "damaged"
-        )
+        extra = f"{directory.path.name} has {directory.size - end:,} bytes more than its directory describes"
+        warn_data(f"{extra}: it may be damaged")
 
 
 def _check_lengths(blocks: Blocks) -> None:
@@ -128,9 +122,7 @@ def _check_lengths(blocks: Blocks) -> None:
     expected[:, -1] = last
     needed = expected.ravel()
     if (counts < needed)[written].any():
-        raise SceneError(
-            f"{path} is damaged: it has blocks too short for the rows and columns it describes; get it again"
-        )
+        raise SceneError(f"{path} is damaged: blocks are too short for the rows and columns it describes; get it again")
     if ((counts > needed) & (counts != full))[written].any():  # a last strip may be padded
         warn_data(f"{path.name} has blocks longer than the rows and columns it describes need: it may be damaged")
 
@@ -217,7 +209,6 @@ class _Directory:
         return tag in self.fields and self.fields[tag][0] in _INTEGERS
 
     def text(self, tag: int) -> bytes | None:
-        """A text field without its terminating zero."""
         kind, held, value = self.fields.get(tag, (0, 0, b""))
         return self._value(held, value).partition(b"\0")[0] if kind == _ASCII else None
 
@@ -225,12 +216,9 @@ class _Directory:
         return int(self.numbers(tag, default)[0])
 
     def numbers(self, tag: int, default: int | None = None) -> Numbers:
-        """All numbers of a field."""
-        if not self.has_number(tag):
-            if default is None:
-                raise self.damaged("its directory lacks a field that every TIFF has")
+        if default is not None and not self.has_number(tag):
             return np.array([default], dtype=np.uint64)
-        kind, held, value = self.fields[tag]
+        kind, held, value = self.fields[tag] if self.has_number(tag) else (1, 0, b"")
         dtype = np.dtype(_INTEGERS[kind]).newbyteorder(self.order)
         numbers: npt.NDArray[Any] = np.frombuffer(self._value(held * dtype.itemsize, value), dtype)
         if not numbers.size:

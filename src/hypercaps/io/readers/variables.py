@@ -20,6 +20,8 @@ _MAX_CHUNK_BYTES = 1 << 27  # decompressed: a chunk is decompressed as a whole, 
 _MAX_LIST = 1 << 24  # values of a coordinate
 
 Slices = tuple[slice, ...]  # one per axis, with plain bounds
+Attribute = str | npt.NDArray[Any] | None  # text, numbers, or None for anything else
+Attributes = Mapping[str, Attribute]
 
 
 class Part(NamedTuple):
@@ -38,7 +40,7 @@ class Variable:
     dims: tuple[str, ...]  # name of each axis, "" if it has none
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    attrs: Mapping[str, Any]  # text, or arrays of numbers
+    attrs: Attributes
     chunks: tuple[int, ...] | None  # lengths along each axis; None: contiguous
 
     def take(self, window: Slices) -> Part:
@@ -82,9 +84,7 @@ class Variable:
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """The numbers of an attribute (n,); none if it is missing or text."""
         value = self.attrs.get(name)
-        if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
-            return value.ravel()
-        return np.zeros(0)
+        return value.ravel() if isinstance(value, np.ndarray) else np.zeros(0)
 
     def check_size(self, file_bytes: int) -> None:
         """Refuse sizes that a file of ``file_bytes`` can't have, before any memory is allocated."""
@@ -102,6 +102,19 @@ class Variable:
             )
 
 
+def attribute(value: Any) -> Attribute:
+    """An attribute as a library gives it: text as str, one or several numbers as an array."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").rstrip("\0")
+    if isinstance(value, str):
+        return value
+    try:
+        numbers = np.asarray(value)
+    except ValueError:  # a ragged list
+        return None
+    return numbers if numbers.dtype.kind in "iufb" else None
+
+
 def find(variables: Mapping[str, Variable], group: str, name: str) -> Variable | None:
     """The variable ``name`` of a group or of the groups that contain it."""
     while True:
@@ -115,13 +128,8 @@ def chunks_in(window: Slices, chunks: Sequence[int]) -> Iterator[tuple[tuple[int
     """Chunks that a window touches: position in the grid of chunks, and the part of the window that each covers."""
     axes = list(zip(window, chunks, strict=True))
     for position in itertools.product(*(range(one.start // step, -(-one.stop // step)) for one, step in axes)):
-        yield (
-            position,
-            tuple(
-                slice(max(i * step - one.start, 0), (i + 1) * step - one.start)
-                for i, (one, step) in zip(position, axes, strict=True)
-            ),
-        )
+        starts = [i * step - one.start for i, (one, step) in zip(position, axes, strict=True)]
+        yield position, tuple(slice(max(start, 0), start + step) for start, step in zip(starts, chunks, strict=True))
 
 
 def span(bands: npt.NDArray[np.intp]) -> slice:

@@ -14,7 +14,7 @@ from hypercaps.data.scene import Scene
 from hypercaps.errors import SceneError
 from hypercaps.io.raster import scene_from
 from hypercaps.io.readers.cf import axes_of, cube_arrays, cube_raster
-from hypercaps.io.readers.variables import Part, Slices, Variable
+from hypercaps.io.readers.variables import Part, Slices, Variable, attribute
 from hypercaps.io.wavelengths import with_given
 
 
@@ -55,7 +55,6 @@ def scene_from_xarray(data: Any, name: str | None, wavelengths: npt.ArrayLike | 
 
 
 def _only_cube(variables: Mapping[str, Variable], dataset: Any) -> Variable:
-    """The only data variable that is a cube."""
     cubes = [array.key for array in cube_arrays(variables) if len(array.shape) > 2]
     cubes = [key for key in cubes if key in map(str, dataset.data_vars)]
     if len(cubes) != 1:
@@ -71,16 +70,9 @@ def _variable(source: Path, key: str, data: Any) -> Variable:
     # open_dataset moves the name of the grid mapping from the attributes to the encoding.
     attrs = {"grid_mapping": data.encoding.get("grid_mapping"), **data.attrs}
     dtype = data.dtype.newbyteorder("=") if isinstance(data.dtype, np.dtype) else np.dtype("O")
-    return _XarrayVariable(
-        source,
-        key,
-        tuple(map(str, data.dims)),
-        tuple(data.shape),
-        dtype,
-        {str(name): _attribute(value) for name, value in attrs.items()},
-        _chunks(data),
-        data,
-    )
+    cleaned = {str(name): attribute(value) for name, value in attrs.items()}
+    dims, shape = tuple(map(str, data.dims)), tuple(data.shape)
+    return _XarrayVariable(source, key, dims, shape, dtype, cleaned, _chunks(data), data)
 
 
 def _chunks(data: Any) -> tuple[int, ...] | None:
@@ -90,14 +82,3 @@ def _chunks(data: Any) -> tuple[int, ...] | None:
     preferred: Any = data.encoding.get("preferred_chunks") or {}
     lengths = tuple(preferred.get(dim) for dim in data.dims)
     return lengths if lengths and all(type(length) is int for length in lengths) else None
-
-
-def _attribute(value: Any) -> Any:
-    """Text as str, numbers as an array, None for anything else."""
-    if isinstance(value, str):
-        return value
-    try:
-        numbers = np.asarray(value)
-    except ValueError:  # a ragged list
-        return None
-    return numbers if numbers.dtype.kind in "iufb" else None

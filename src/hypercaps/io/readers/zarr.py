@@ -9,7 +9,7 @@ import base64
 import math
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,17 @@ import numpy.typing as npt
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.cf import cube_arrays
-from hypercaps.io.readers.variables import Part, Slices, Variable, chunks_in
-from hypercaps.io.readers.zarr_nodes import METADATA_FILES, Node, Place, check_codecs, checked_size, nodes_of, root_of
+from hypercaps.io.readers.variables import Attribute, Part, Slices, Variable, attribute, chunks_in
+from hypercaps.io.readers.zarr_nodes import (
+    METADATA_FILES,
+    Json,
+    Node,
+    Place,
+    check_codecs,
+    checked_size,
+    nodes_of,
+    root_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +82,11 @@ class _ZarrVariable(Variable):
                 if size is None:
                     written[covered] = False
                 elif size > 2 * expected + (1 << 16):
-                    raise SceneError(
-                        f"{self.path} has a chunk of {size:,} bytes for {expected:,} of data: get it again"
-                    )
+                    raise SceneError(f"{self.path} has a chunk of {size:,} bytes for {expected:,}: get it again")
         return None if written.all() else written
 
 
 def zarr_arrays(path: Path) -> list[StoredArray]:
-    """The cubes and maps of a store."""
     size = checked_size(path) if path.is_dir() else path.stat().st_size
     with root_of(path) as root:
         variables = {node.key: _variable(path, node, size) for node in nodes_of(path, root)}
@@ -90,10 +96,9 @@ def zarr_arrays(path: Path) -> list[StoredArray]:
 def _file_names(root: Place, key: str) -> Iterator[str]:
     """Names of all files below a key, without their folders."""
     if isinstance(root, Path):
-        yield from (name for _, _, files in os.walk(root / key) for name in files)
-    else:
-        names = (name for name in root.root.namelist() if not name.endswith("/"))
-        yield from (name.rpartition("/")[2] for name in names if name.startswith(f"{key}/" if key else ""))
+        return (name for _, _, files in os.walk(root / key) for name in files)
+    names = (name for name in root.root.namelist() if not name.endswith("/"))
+    return (name.rpartition("/")[2] for name in names if name.startswith(f"{key}/" if key else ""))
 
 
 def _file_size(root: Place, key: str) -> int | None:
@@ -103,26 +108,23 @@ def _file_size(root: Place, key: str) -> int | None:
         return None
 
 
-# Metadata
-
-
 def _variable(path: Path, node: Node, size: int) -> Variable:
-    metadata = node.metadata
-    shape = _lengths(path, node.key, metadata.get("shape"), least=0)
+    metadata, key = node.metadata, node.key
+    shape = _lengths(path, key, metadata.get("shape"), least=0)
     dtype = _dtype(metadata.get("dtype" if node.version == 2 else "data_type"))
     chunks: tuple[int, ...] = ()
-    if dtype is not None:
+    if dtype.kind != "O":
         grid = metadata.get("chunks")
         if node.version == 3:
             described = metadata.get("chunk_grid")
             grid = described.get("configuration", {}).get("chunk_shape") if isinstance(described, dict) else None
-        chunks = _lengths(path, node.key, grid, least=1)
-        _check_chunk_lengths(path, node.key, chunks, shape)
-    kind = np.dtype("O") if dtype is None else dtype
+        chunks = _lengths(path, key, grid, least=1)
+        _check_chunk_lengths(path, key, chunks, shape)
+    listed = node.attrs.get("_ARRAY_DIMENSIONS") if node.version == 2 else metadata.get("dimension_names")
+    dims = listed if isinstance(listed, list) and len(listed) == len(shape) else [""] * len(shape)
+    names = tuple(name if isinstance(name, str) else "" for name in dims)
     inner = _chunks_in_shard(metadata) or chunks
-    return _ZarrVariable(
-        path, node.key, _dims(node, len(shape)), shape, kind, _attributes(node, kind), inner, node, chunks, size
-    )
+    return _ZarrVariable(path, key, names, shape, dtype, _attributes(node, dtype), inner, node, chunks, size)
 
 
 def _lengths(path: Path, key: str, value: Any, least: int) -> tuple[int, ...]:
@@ -137,20 +139,19 @@ def _check_chunk_lengths(path: Path, key: str, chunks: tuple[int, ...], shape: t
         raise SceneError(f"{path} gives {len(chunks)} chunk lengths for {len(shape)} of {key!r}: get it again")
 
 
-def _dtype(text: Any) -> np.dtype[Any] | None:
-    """The type of plain numbers; None for all others, which are never opened."""
+def _dtype(text: object) -> np.dtype[Any]:
+    """The type of plain numbers; "O" for all others, which are never opened."""
     try:
-        dtype = np.dtype(text) if isinstance(text, str) else None
+        dtype = np.dtype(text if isinstance(text, str) else "O")
     except TypeError:
-        return None
-    if dtype is None or dtype.kind not in "iufb" or dtype.itemsize > 8:
-        return None
-    return dtype.newbyteorder("=")
+        return np.dtype("O")
+    return dtype.newbyteorder("=") if dtype.kind in "iufb" and dtype.itemsize <= 8 else np.dtype("O")
 
 
-def _chunks_in_shard(metadata: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _chunks_in_shard(metadata: Json) -> tuple[int, ...] | None:
     """Lengths of the chunks within a shard, which are decompressed one by one."""
-    for codec in metadata.get("codecs") or ():
+    codecs = metadata.get("codecs")
+    for codec in codecs if isinstance(codecs, list) else ():
         if isinstance(codec, dict) and codec.get("name") == "sharding_indexed":
             shape = (codec.get("configuration") or {}).get("chunk_shape")
             if isinstance(shape, list) and all(type(one) is int and one > 0 for one in shape):
@@ -158,31 +159,17 @@ def _chunks_in_shard(metadata: Mapping[str, Any]) -> tuple[int, ...] | None:
     return None
 
 
-def _dims(node: Node, ndim: int) -> tuple[str, ...]:
-    listed = node.attrs.get("_ARRAY_DIMENSIONS") if node.version == 2 else node.metadata.get("dimension_names")
-    if isinstance(listed, list) and len(listed) == ndim:
-        return tuple(name if isinstance(name, str) else "" for name in listed)
-    return ("",) * ndim
-
-
-def _attributes(node: Node, dtype: np.dtype[Any]) -> dict[str, Any]:
+def _attributes(node: Node, dtype: np.dtype[Any]) -> dict[str, Attribute]:
     """Text and numbers, with _FillValue as xarray writes it: version 2 as the array's fill value, 3 in base64."""
-    attrs = {name: _attribute(value) for name, value in node.attrs.items()}
+    attrs = {name: attribute(value) for name, value in node.attrs.items()}
     fill = attrs.get("_FillValue")
     if node.version == 2 and fill is None and "_ARRAY_DIMENSIONS" in node.attrs:
-        fill = node.metadata.get("fill_value")
-        if isinstance(fill, str):
-            fill = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}.get(fill)
-        if type(fill) in (int, float):
-            attrs["_FillValue"] = np.array(fill)
+        value = node.metadata.get("fill_value")
+        if isinstance(value, str):
+            value = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}.get(value)
+        if type(value) in (int, float):
+            attrs["_FillValue"] = np.array(value)
     elif isinstance(fill, str) and dtype.kind == "f":
         raw = base64.standard_b64decode(fill)
         attrs["_FillValue"] = np.array(struct.unpack("<d", raw)[0] if len(raw) == 8 else np.nan)
     return attrs
-
-
-def _attribute(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    listed = value if isinstance(value, list) else [value]
-    return np.array(value) if listed and all(type(one) in (int, float, bool) for one in listed) else None

@@ -28,7 +28,7 @@ _CODECS = frozenset((
 _CODEC_KEYS = ("codecs", "index_codecs", "filters", "compressor")
 
 Place = Path | zipfile.Path
-Json = Mapping[str, Any]
+Json = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Node:
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a folder or a .zip is a Zarr store."""
     if path.is_dir():
         return any((path / mark).is_file() for mark in _MARKS)
     if not zipfile.is_zipfile(path):
@@ -86,8 +85,9 @@ def nodes_of(path: Path, at: Place, key: str = "", depth: int = 0, consolidated:
     attrs = _json(path, at / ".zattrs") if third is None else third.get("attributes")
     array = _json(path, at / ".zarray") if third is None else third
     if array is not None and (version == 2 or array.get("node_type") == "array"):
-        _check_consolidated(path, Node(key, version, array, attrs or {}), consolidated or {})
-        yield Node(key, version, array, attrs or {})
+        node = Node(key, version, array, attrs or {})
+        _check_consolidated(path, node, consolidated or {})
+        yield node
         return
     if third is None and _json(path, at / ".zgroup") is None:
         return
@@ -97,10 +97,9 @@ def nodes_of(path: Path, at: Place, key: str = "", depth: int = 0, consolidated:
         outer = _json(path, at / ".zmetadata") if third is None else third.get("consolidated_metadata")
         copies = outer.get("metadata") if isinstance(outer, dict) else None
         consolidated = copies if isinstance(copies, dict) else {}
-    places: list[Any] = sorted(at.iterdir(), key=lambda place: str(place.name))
+    places: list[Any] = sorted((place for place in at.iterdir() if place.is_dir()), key=lambda place: str(place.name))
     for inner in places:
-        if inner.is_dir():
-            yield from nodes_of(path, inner, f"{key}/{inner.name}" if key else inner.name, depth + 1, consolidated)
+        yield from nodes_of(path, inner, f"{key}/{inner.name}" if key else inner.name, depth + 1, consolidated)
 
 
 def _check_consolidated(path: Path, node: Node, consolidated: Json) -> None:
@@ -143,5 +142,6 @@ def check_codecs(path: Path, key: str, metadata: Json, depth: int = 0) -> None:
                 raise SceneError(
                     f"{path} packs {key!r} with {name!s:.40}, which is not read: write it again with zstd or gzip"
                 )
-            if isinstance(codec, dict) and isinstance(codec.get("configuration"), dict):
-                check_codecs(path, key, codec["configuration"], depth + 1)
+            inner = codec.get("configuration") if isinstance(codec, dict) else None
+            if isinstance(inner, dict):
+                check_codecs(path, key, inner, depth + 1)

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,19 +43,15 @@ def check_output(path: Path, suffixes: Iterable[str] = (), *, inputs: Iterable[P
     if suffixes and path.suffix.lower() not in suffixes:
         raise OutputError(f"{path} can't be written: its name must end in {' or '.join(sorted(suffixes))}")
     with translate_write_errors(path):
-        _check_location(path, inputs)
-
-
-def _check_location(path: Path, inputs: Iterable[Path]) -> None:
-    if path.is_dir():
-        raise OutputError(f"{path} can't be written: it is a folder; give a file name")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise OutputError(f"{path} can't be written: there is no folder {path.parent}; make it first")
-    if not os.access(folder, os.W_OK):
-        raise OutputError(f"{path} can't be written: {path.parent} is not writable; choose another place")
-    if is_any_of(path, inputs):
-        raise OutputError(f"{path} is asked for twice or is an input: give the result a name of its own")
+        if path.is_dir():
+            raise OutputError(f"{path} can't be written: it is a folder; give a file name")
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise OutputError(f"{path} can't be written: there is no folder {path.parent}; make it first")
+        if not os.access(folder, os.W_OK):
+            raise OutputError(f"{path} can't be written: {path.parent} is not writable; choose another place")
+        if is_any_of(path, inputs):
+            raise OutputError(f"{path} is asked for twice or is an input: give the result a name of its own")
 
 
 def is_any_of(path: Path, others: Iterable[Path]) -> bool:
@@ -65,6 +62,17 @@ def is_any_of(path: Path, others: Iterable[Path]) -> bool:
         or (other.is_dir() and path.resolve().is_relative_to(other.resolve()))
         for other in others
     )
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Refuse an output for which less than ``needed`` bytes are free."""
+    at = next(place for place in (path, *path.absolute().parents) if place.exists())
+    free = shutil.disk_usage(at).free
+    if free < needed:
+        raise OutputError(
+            f"{path} can't be written: about {needed / 1e6:.1f} MB are needed and {free / 1e6:.1f} MB are free, the "
+            "disk is full; free some space or choose another place"
+        )
 
 
 def write_bytes(path: Path, content: bytes) -> None:

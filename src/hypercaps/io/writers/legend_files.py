@@ -13,13 +13,11 @@ _NO_CLASS = "no class"
 
 def legend_files(raster: Path, legend: Legend) -> dict[Path, bytes]:
     """Files beside the class map ``raster``: category names and attribute table for GDAL, a style for QGIS."""
-    return {
-        raster.with_name(raster.name + ".aux.xml"): category_names(legend),
-        raster.with_suffix(".qml"): qgis_style(legend),
-    }
+    names, style = _category_names(legend), _qgis_style(legend)
+    return {raster.with_name(raster.name + ".aux.xml"): names, raster.with_suffix(".qml"): style}
 
 
-def category_names(legend: Legend) -> bytes:
+def _category_names(legend: Legend) -> bytes:
     """GDAL's category names by class number, and an attribute table of numbers, names and colours."""
     root = Element("PAMDataset")
     band = SubElement(root, "PAMRasterBand", band="1")
@@ -41,20 +39,15 @@ def category_names(legend: Legend) -> bytes:
     return _bytes(root)
 
 
-def qgis_style(legend: Legend) -> bytes:
-    """QGIS style with the colour and name of each class."""
+def _qgis_style(legend: Legend) -> bytes:
     root = Element("qgis", version="3.28.0", styleCategories="Symbology")
-    pipe = SubElement(root, "pipe")
-    renderer = SubElement(
-        pipe, "rasterrenderer", type="paletted", band="1", opacity="1", alphaBand="-1", nodataColor=""
-    )
+    look = {"type": "paletted", "band": "1", "opacity": "1", "alphaBand": "-1", "nodataColor": ""}
+    renderer = SubElement(SubElement(root, "pipe"), "rasterrenderer", look)
     SubElement(renderer, "rasterTransparency")
     palette = SubElement(renderer, "colorPalette")
     for entry in legend:
-        color = "#{:02x}{:02x}{:02x}".format(*entry.color)
-        SubElement(
-            palette, "paletteEntry", value=str(entry.label), label=_printable(entry.name), color=color, alpha="255"
-        )
+        value, color = str(entry.label), f"#{bytes(entry.color).hex()}"
+        SubElement(palette, "paletteEntry", value=value, label=_printable(entry.name), color=color, alpha="255")
     return _bytes(root)
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ import numpy.typing as npt
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import translate_write_errors
+from hypercaps.io.writers.atomic import check_space, translate_write_errors
 
 try:
     import fcntl
@@ -101,9 +99,7 @@ class PartialMap:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -125,7 +121,8 @@ class PartialMap:
     def _begin(self) -> None:
         try:
             with translate_write_errors(self.path):
-                self._check_space()
+                # Also for the rasters made from it: checked before hours of work, not after.
+                check_space(self.path, _SPACE * self.size)
                 if hasattr(os, "posix_fallocate"):  # fails at once if the disk is too small
                     os.posix_fallocate(self._file, 0, self.size)
                 else:
@@ -134,15 +131,6 @@ class PartialMap:
         except BaseException:
             self.remove()
             raise
-
-    def _check_space(self) -> None:
-        """Space for the partial map and for the rasters made from it: checked before hours of work, not after."""
-        needed, free = _SPACE * self.size, shutil.disk_usage(self.path.absolute().parent).free
-        if free < needed:
-            raise OutputError(
-                f"{self.path} can't be written: about {needed / 1e6:.1f} MB are needed and {free / 1e6:.1f} MB are "
-                "free, the disk is full; free some space or choose another place"
-            )
 
     def _resume(self) -> None:
         head = os.pread(self._file, _HEADER, 0)
@@ -153,9 +141,7 @@ class PartialMap:
             raise OutputError(
                 f"{self.path} was begun with another model, scene or option: give the same ones as then, or delete it"
             )
-        self._done[:] = np.frombuffer(os.pread(self._file, self._done.size, _HEADER), np.uint8).reshape(
-            self._done.shape
-        )
+        self._done.ravel()[:] = np.frombuffer(os.pread(self._file, self._done.size, _HEADER), np.uint8)
 
     def _tiles(self, at: Window) -> tuple[slice, slice]:
         return slice(at.r0 // TILE, -(-at.r1 // TILE)), slice(at.c0 // TILE, -(-at.c1 // TILE))

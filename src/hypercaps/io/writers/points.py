@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import LegendEntry
-from hypercaps.data.scene import Scene
+from hypercaps.data.labels import Suggestion
+from hypercaps.data.scene import Lookup, Scene
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.atomic import translate_write_errors, write_all_or_nothing, write_csv
 
@@ -20,46 +19,27 @@ SUFFIXES = frozenset({*_DRIVERS, ".csv"})
 _WGS84 = "EPSG:4326"
 
 Floats = npt.NDArray[np.float64]
-
-
-class Point(Protocol):
-    """A suggested pixel with its classes and confidence."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def row(self) -> int: ...
-    @property
-    def col(self) -> int: ...
-    @property
-    def first(self) -> LegendEntry: ...
-    @property
-    def second(self) -> LegendEntry: ...
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def margin(self) -> float: ...
+Columns = dict[str, list[int] | list[float] | list[str]]
 
 
 def check_placed(path: Path, scene: Scene) -> None:
     """Refuse a georeferenced file for a scene without a coordinate system."""
-    georeferenced = scene.lookup is not None or (scene.crs is not None and scene.transform is not None)
-    if path.suffix.lower() in _DRIVERS and not georeferenced:
+    if path.suffix.lower() in _DRIVERS and None in (scene.map_grid.crs, scene.map_grid.transform):
         raise OutputError(
             f"{path} can't be written: scene {scene.name!r} has no coordinate system, so its pixels lie nowhere on "
             "earth; give a name that ends in .csv for their rows and columns"
         )
 
 
-def write_points(path: Path, points: Sequence[Point], scene: Scene) -> None:
+def write_points(path: Path, points: Sequence[Suggestion], scene: Scene) -> None:
     """Write points with rank, classes and confidence, all or nothing.
 
     x and y are the centre of the pixel in the scene's coordinate system; GeoJSON has longitude and latitude, as its
     standard requires. Rows and columns count from 0.
     """
     check_placed(path, scene)
-    crs, x, y = _centres(points, scene)
-    columns: dict[str, list[int] | list[float] | list[str]] = {
+    xy = _centres(points, scene)
+    columns: Columns = {
         "rank": [point.rank for point in points],
         "class": [point.first.name for point in points],
         "second": [point.second.name for point in points],
@@ -69,17 +49,15 @@ def write_points(path: Path, points: Sequence[Point], scene: Scene) -> None:
         "col": [point.col for point in points],
     }
     if path.suffix.lower() == ".csv":
-        if x is not None and y is not None:
-            columns |= {"x": x.tolist(), "y": y.tolist()}
+        if xy is not None:
+            columns |= {"x": xy[0].tolist(), "y": xy[1].tolist()}
         write_csv(path, list(columns), zip(*columns.values(), strict=True))
         return
-    assert crs is not None and x is not None and y is not None  # checked by check_placed
-    _write_layer(path, columns, crs, x, y)
+    assert scene.map_grid.crs is not None and xy is not None  # checked by check_placed
+    _write_layer(path, columns, scene.map_grid.crs, *xy)
 
 
-def _write_layer(
-    path: Path, columns: dict[str, list[int] | list[float] | list[str]], crs: str, x: Floats, y: Floats
-) -> None:
+def _write_layer(path: Path, columns: Columns, crs: str, x: Floats, y: Floats) -> None:
     import pyogrio
     import shapely
     from pyogrio.errors import DataSourceError
@@ -114,28 +92,25 @@ def _write_layer(
             beside.unlink(missing_ok=True)
 
 
-def _centres(points: Sequence[Point], scene: Scene) -> tuple[str | None, Floats | None, Floats | None]:
-    """Coordinate system, x and y of the pixel centres."""
-    rows = np.array([point.row for point in points], dtype=np.float64)
-    cols = np.array([point.col for point in points], dtype=np.float64)
-    crs, transform = scene.crs, scene.transform
-    if scene.lookup is not None:  # a swath: the map pixel that takes its value from this pixel
-        crs, transform = scene.lookup.crs, scene.lookup.transform
-        rows, cols = _map_positions(scene, rows, cols)
-    if transform is None:
-        return None, None, None
-    a, b, c, d, e, f = transform
-    return crs, a * (cols + 0.5) + b * (rows + 0.5) + c, d * (cols + 0.5) + e * (rows + 0.5) + f
+def _centres(points: Sequence[Suggestion], scene: Scene) -> tuple[Floats, Floats] | None:
+    """x and y of the pixel centres; None without georeference."""
+    rows, cols = np.array([(point.row, point.col) for point in points], dtype=np.float64).reshape(-1, 2).T
+    if scene.lookup is not None:
+        rows, cols = _map_positions(scene.lookup, rows, cols)
+    if scene.map_grid.transform is None:
+        return None
+    a, b, c, d, e, f = scene.map_grid.transform
+    return a * (cols + 0.5) + b * (rows + 0.5) + c, d * (cols + 0.5) + e * (rows + 0.5) + f
 
 
-def _map_positions(scene: Scene, rows: Floats, cols: Floats) -> tuple[Floats, Floats]:
-    assert scene.lookup is not None
+def _map_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats, Floats]:
+    """Rows and columns of the map pixels that take their values from these pixels of a swath."""
     places = np.full((len(rows), 2), np.nan)
     nearest = np.full(len(rows), np.inf)
-    for r in range(scene.lookup.shape[0]):  # row by row: the table may be large
+    for r in range(lookup.shape[0]):  # row by row: the table may be large
         for i in range(len(rows)):
-            off = np.hypot(scene.lookup.rows[r] - rows[i], scene.lookup.cols[r] - cols[i])
-            off[scene.lookup.rows[r] < 0] = np.inf
+            off = np.hypot(lookup.rows[r] - rows[i], lookup.cols[r] - cols[i])
+            off[lookup.rows[r] < 0] = np.inf
             at = int(off.argmin())
             if off[at] < nearest[i]:
                 nearest[i], places[i] = off[at], (r, at)

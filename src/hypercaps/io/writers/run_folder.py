@@ -6,10 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import is_any_of, translate_write_errors
+from hypercaps.io.writers.atomic import check_space, is_any_of, translate_write_errors
 
 
 class RunFolder:
@@ -26,27 +25,21 @@ class RunFolder:
 
     def check(self, inputs: Iterable[Path] = ()) -> None:
         """Refuse, before a long training, a folder that can't be written or a run that would replace an input."""
+        inputs = list(inputs)
         with translate_write_errors(self.out):
-            self._check()
-            self._refuse_to_replace_inputs(list(inputs))
-
-    def _check(self) -> None:
-        if self.out.exists() and not self.out.is_dir():
-            raise OutputError(f"{self.out} is a file: give a folder that is new or empty")
-        self._refuse_to_replace()
-        at = next(place for place in (self.out, *self.out.absolute().parents) if place.exists())
-        free = shutil.disk_usage(at).free
-        if free < self.needs_bytes:
-            raise OutputError(
-                f"{self.out} can't be written: about {self.needs_bytes / 1e6:.1f} MB are needed and "
-                f"{free / 1e6:.1f} MB are free, the disk is full; free some space or choose another place"
-            )
+            if self.out.exists() and not self.out.is_dir():
+                raise OutputError(f"{self.out} is a file: give a folder that is new or empty")
+            self._refuse_to_replace()
+            check_space(self.out, self.needs_bytes)
+            for path in self._older_run():
+                if is_any_of(path, inputs):
+                    raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
 
     def __enter__(self) -> Path:
         self.check()
         try:
             with translate_write_errors(self.out):
-                for folder in self._missing():
+                for folder in reversed([place for place in (self.out, *self.out.parents) if not place.exists()]):
                     folder.mkdir(exist_ok=True)
                     self._made.append(folder)
                 self._staging = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.out))
@@ -55,9 +48,7 @@ class RunFolder:
             raise
         return self._staging
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._staging is not None:
                 self._publish(self._staging)
@@ -67,7 +58,7 @@ class RunFolder:
 
     def _publish(self, staging: Path) -> None:
         """Move an older run away and the new files to their final names, or restore everything."""
-        files = sorted(staging.iterdir(), key=_metrics_last)
+        files = sorted(staging.iterdir(), key=lambda path: (path.name == "metrics.json", path.name))  # metrics last
         with translate_write_errors(self.out):
             self._refuse_to_replace()  # another run may have finished meanwhile
             older = Path(tempfile.mkdtemp(prefix=".older-", dir=staging))  # deleted with the staging folder
@@ -92,17 +83,8 @@ class RunFolder:
                 f"{self.out} already holds a run ({older[0].name}): choose another folder, or replace it with --force"
             )
 
-    def _refuse_to_replace_inputs(self, inputs: list[Path]) -> None:
-        for path in self._older_run():
-            if is_any_of(path, inputs):
-                raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
-
     def _older_run(self) -> list[Path]:
         return [self.out / name for name in self.names if (self.out / name).exists()]
-
-    def _missing(self) -> Iterable[Path]:
-        folders = [place for place in (self.out, *self.out.parents) if not place.exists()]
-        return reversed(folders)
 
     def _clean(self) -> None:
         if self._staging is not None:
@@ -112,7 +94,3 @@ class RunFolder:
                 folder.rmdir()
             except OSError:  # another program has put files there
                 break
-
-
-def _metrics_last(path: Path) -> tuple[bool, str]:
-    return path.name == "metrics.json", path.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,8 @@ class MapLook:
 def look_at_map(path: Path, longest: int) -> MapLook:
     with _opened(path) as file:
         counts = np.zeros(1 << 16, dtype=np.int64)
-        for r0 in range(0, file.height, _ROWS):
-            window = RasterWindow(0, r0, file.width, min(_ROWS, file.height - r0))
-            counts += np.bincount(file.read(1, window=window).ravel(), minlength=counts.size)
+        for _, strip in _strips(file):
+            counts += np.bincount(strip.ravel(), minlength=counts.size)
         hectares = None
         if file.crs is not None and file.crs.is_projected:
             metres = file.crs.linear_units_factor[1]
@@ -60,10 +60,11 @@ def _opened(path: Path) -> Any:
 
 
 def _thinned(file: Any, longest: int) -> npt.NDArray[Any]:
-    """Read in blocks of rows, so that a large raster is never in memory as a whole."""
     step = thinning((file.height, file.width), longest)
-    rows = []
+    return np.concatenate([strip[-r0 % step :: step, ::step] for r0, strip in _strips(file)])
+
+
+def _strips(file: Any) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """First row and values of strips of the first band: a large raster is never in memory as a whole."""
     for r0 in range(0, file.height, _ROWS):
-        window = RasterWindow(0, r0, file.width, min(_ROWS, file.height - r0))
-        rows.append(file.read(1, window=window)[-r0 % step :: step, ::step])
-    return np.concatenate(rows)
+        yield r0, file.read(1, window=RasterWindow(0, r0, file.width, min(_ROWS, file.height - r0)))
