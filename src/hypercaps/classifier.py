@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,24 +128,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         method: str = "convcapsnet",
         recipe: str | None = None,
-        structure: dict[str, Any] | None = None,
+        structure: Mapping[str, object] | None = None,
         device: str = "cpu",
         precision: str = "float32",
     ) -> None:
-        self.train = train
-        self.val = val
-        self.per_class = per_class
-        self.split_by = split_by
-        self.block = block
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.patch = patch
-        self.seed = seed
-        self.method = method
-        self.recipe = recipe
-        self.structure = structure
-        self.device = device
-        self.precision = precision
+        self.train, self.val, self.per_class, self.split_by, self.block = train, val, per_class, split_by, block
+        self.epochs, self.batch_size, self.patch, self.seed = epochs, batch_size, patch, seed
+        self.method, self.recipe, self.structure = method, recipe, structure
+        self.device, self.precision = device, precision
 
     def fit(
         self,
@@ -186,8 +175,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         self.split_: Split = job.split
         self.history_: History = trained.history
         self.model_ = _build_model(job, data.preprocessing, trained)
-        with self._arithmetic(self.model_):
-            calibration = calibrate(self.model_, scene, job.labels, job.split.val)
+        with self._applied(scene) as model:
+            calibration = calibrate(model, scene, job.labels, job.split.val)
         self.model_ = replace(self.model_, calibration=calibration)
         if evaluate:
             self.scores_: Scores = self.evaluate(scene, job.labels, job.split)
@@ -276,14 +265,13 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             scored &= _test_mask(split, labels.shape)
             if not scored.any():
                 raise SplitError(f"no test pixel of the split is labelled and valid in scene {scene.name!r}")
-        unknown = np.setdiff1d(labels.array[scored], model.legend.labels)
-        if unknown.size:
+        if (unknown := np.setdiff1d(labels.array[scored], model.legend.labels)).size:
             raise LabelsError(
                 f"labels {labels.name!r} hold classes {unknown.tolist()} that the model does not know: it knows "
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
         compare_names(labels.legend, model.legend)
-        with self._arithmetic(model):
+        with self._applied(scene):
             return compare(model, scene, labels, scored, on_progress)
 
     def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
@@ -306,9 +294,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return self._all_scores(scene, raw=True)
 
     def _all_scores(self, scene: Scene, *, raw: bool) -> npt.NDArray[np.float32]:
-        check_kinds(scene)
-        model = self._fitted()
-        with self._arithmetic(model):
+        with self._applied(scene) as model:
             return map_scores(model, scene, raw=raw)
 
     def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
@@ -329,9 +315,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             ``classes`` (rows, columns) int16, 0 where nothing was classified, and ``confidence`` (rows, columns)
             float32, NaN there.
         """
-        check_kinds(scene)
-        model = self._fitted()
-        with self._arithmetic(model):
+        with self._applied(scene) as model:
             return map_scene(model, scene, only=only, on_progress=on_progress)
 
     def map_windows(
@@ -366,9 +350,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         MappedWindow
             The classes, confidences and other layers of one window.
         """
-        check_kinds(scene)
-        model = self._fitted()
-        with self._arithmetic(model):
+        with self._applied(scene) as model:
             yield from map_windows(model, scene, windows, WindowOutputs(with_scores, raw, coverage), only=only)
 
     def resampled(self, scene: Scene) -> Scene:
@@ -376,11 +358,14 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         check_kinds(scene)
         return self._fitted().resampled(scene)
 
-    def _arithmetic(self, model: TrainedModel) -> AbstractContextManager[object]:
-        """Move the network to its device; inside the context, products have the classifier's precision."""
-        device = Device(self.device, self.precision)
+    @contextmanager
+    def _applied(self, scene: Scene) -> Iterator[TrainedModel]:
+        """The model on its device; inside the context, products have the classifier's precision."""
+        check_kinds(scene)
+        model, device = self._fitted(), Device(self.device, self.precision)
         model.network.to(device.name)
-        return device.arithmetic()
+        with device.arithmetic():
+            yield model
 
     def save(self, path: str | Path) -> None:
         """Write the model file, for ``load_model``."""

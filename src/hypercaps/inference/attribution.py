@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hypercaps.errors import ModelError
 from hypercaps.inference.model import TrainedModel
 from hypercaps.models.capsules.routing import coupling_coefficients, prediction_vectors
 from hypercaps.models.protocols import Explainable
@@ -29,13 +28,6 @@ DELETED_SHARE = 0.05  # of the bands, in the deletion check
 RANDOM_DRAWS = 10  # of as many bands, that the deletion check compares with
 
 Floats = npt.NDArray[np.float64]
-
-
-def routed_network(network: nn.Module) -> Explainable:
-    """Raise ModelError if the network has no capsules that are routed to classes."""
-    if not isinstance(network, Explainable):
-        raise ModelError("it has no capsules that are routed to classes")
-    return network
 
 
 class Attribution(NamedTuple):
@@ -54,14 +46,15 @@ class Attribution(NamedTuple):
 
 def attribute(model: TrainedModel, centred: Floats, output: int) -> Attribution:
     """Attribute class number ``output`` to the bands of patches minus the mean (B, D, D, bands)."""
-    network = routed_network(model.network)
+    network = model.network
+    assert isinstance(network, Explainable)
     white = whiten(model, centred)  # (B, D, D, C)
     children, routing = _fix_routing(network, white, output)
     with torch.no_grad():
         at_mean = (routing.weights * network.lower_capsules(torch.zeros_like(white))).sum(dim=(1, 2, 3))  # (B,)
     gradient = _integrated_gradient(network, white, routing.weights)  # (B, D, D, C)
     # Whitening is linear: its transposed matrix takes the gradient from components to bands.
-    by_band = _unwhiten_gradient(model, gradient.cpu().double()).numpy()  # (B, D, D, bands)
+    by_band = (gradient.cpu().double() @ _matrix(model).T).numpy()  # (B, D, D, bands)
     positions = children.shape[:3]  # B, positions, arrays
     return Attribution(
         bands=np.einsum("brck,brck->bk", by_band, centred),
@@ -158,20 +151,14 @@ def _capsule_length(model: TrainedModel, centred: Floats, output: int) -> Floats
 
 def whiten(model: TrainedModel, centred: Floats) -> Tensor:
     """Patches minus the mean (..., bands) -> components (..., C), float32 on the network's device."""
-    values, preprocessing = torch.from_numpy(centred), model.preprocessing
-    if isinstance(preprocessing, PCAWhitening):
-        white = values @ torch.from_numpy(preprocessing.matrix)
-    else:
-        white = values * torch.from_numpy(preprocessing.scale)
+    white = torch.from_numpy(centred) @ _matrix(model)
     return white.float().to(next(model.network.parameters()).device)
 
 
-def _unwhiten_gradient(model: TrainedModel, gradient: Tensor) -> Tensor:
-    """Gradient by components (..., C) -> gradient by bands (..., bands), float64."""
-    preprocessing = model.preprocessing
-    if isinstance(preprocessing, PCAWhitening):
-        return gradient @ torch.from_numpy(preprocessing.matrix).T
-    return gradient * torch.from_numpy(preprocessing.scale)
+def _matrix(model: TrainedModel) -> Tensor:
+    """The linear part of the preprocessing, (bands, C)."""
+    fitted = model.preprocessing
+    return torch.from_numpy(fitted.matrix if isinstance(fitted, PCAWhitening) else np.diag(fitted.scale))
 
 
 def _to_numpy(tensor: Tensor) -> Floats:

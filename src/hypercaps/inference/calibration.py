@@ -7,6 +7,7 @@ given score: temperature scaling, or isotonic regression on top of it, whichever
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,7 @@ _TABLE = 1000  # longest table of conformity scores
 _CHUNK = 16_384  # pixels converted to float64 at once
 
 
-def _nothing() -> Floats:
-    return np.empty(0)
+_nothing = partial(np.empty, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +40,7 @@ class Calibration:
 
     temperature: float
     pixels: int  # validation pixels that it was fitted to
-    at: Floats = field(
-        default_factory=_nothing
-    )  # (K,) knots: probability of the predicted class by temperature, ascending
+    at: Floats = field(default_factory=_nothing)  # (K,) probability of the predicted class by temperature, ascending
     share: Floats = field(default_factory=_nothing)  # (K,) share of pixels that are right there, ascending
     # Cross-validated probability of the true class of validation pixels, ascending; every k-th if there are many.
     conformity: Floats = field(default_factory=_nothing)
@@ -51,7 +49,7 @@ class Calibration:
         """Refuse values that no fit gives: they may come from a damaged file."""
         valid = np.isfinite(self.temperature) and self.temperature > 0 and self.pixels > 0
         valid = valid and self.at.shape == self.share.shape
-        for values in (self.at, self.share, self.conformity):
+        for values in self.arrays().values():
             valid = valid and values.ndim == 1 and values.dtype == np.float64
             valid = valid and bool(((values >= 0) & (values <= 1)).all() and (np.diff(values) >= 0).all())
         if not (valid and self.conformity.size in (0, self.pixels // self._step)):
@@ -101,9 +99,7 @@ class Calibration:
         Split conformal prediction: a new pixel has any rank among the N validation pixels with equal probability, so
         (N + 1)(1 - coverage) ranks may lie below the threshold. With too few pixels it is 0: all classes.
         """
-        below = (
-            int((self.pixels + 1) * (1 - coverage) + 1e-9) // self._step
-        )  # rounded down to the safe side where the table is coarse
+        below = int((self.pixels + 1) * (1 - coverage) + 1e-9) // self._step  # a coarse table errs on the safe side
         return float(self.conformity[below - 1]) if 0 < below <= self.conformity.size else 0.0
 
     def sets(self, probabilities: Probabilities, coverage: float) -> npt.NDArray[np.uint8]:
@@ -119,7 +115,7 @@ class Calibration:
         inside: npt.NDArray[np.bool_] = won | (of_truth >= self.threshold(coverage))
         return inside
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Everything but the arrays, as JSON."""
         return {"kind": self.kind, "temperature": self.temperature, "pixels": self.pixels}
 
@@ -136,7 +132,7 @@ def fit_calibration(scores: Scores, truth: Positions) -> Calibration:
     wrong = int((scores.argmax(axis=1) != truth).sum())
     kinds = [False, True] if wrong >= _LEAST_FOR_ISOTONIC else [False]
     of_truth = [_cross_validate(scores, truth, isotonic) for isotonic in kinds]
-    best = int(np.argmin([_log_loss(probabilities) for probabilities in of_truth]))
+    best = int(np.argmin([-np.log(np.maximum(likely, _LEAST)).mean() for likely in of_truth]))  # log loss
     fitted = _fit(scores, truth, kinds[best])
     step = -(-len(scores) // _TABLE)
     conformity = np.sort(of_truth[best])[step - 1 :: step].copy()  # contiguous, as the model file needs it
@@ -190,7 +186,3 @@ def _cross_validate(scores: Scores, truth: Positions, isotonic: bool) -> Floats:
             probabilities = _fit(scores[others], truth[others], isotonic)(scores[out])
             of_truth[out] = probabilities[np.arange(len(probabilities)), truth[out]]
     return of_truth
-
-
-def _log_loss(of_truth: Floats) -> float:
-    return float(-np.log(np.maximum(of_truth, _LEAST)).mean())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +14,10 @@ from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import ModelError, SceneError
-from hypercaps.inference.attribution import (
-    Attribution,
-    Deletion,
-    attribute,
-    lengths_after_deletion,
-    routed_network,
-)
+from hypercaps.inference.attribution import Attribution, Deletion, attribute, lengths_after_deletion
 from hypercaps.inference.model import TrainedModel
-from hypercaps.inference.predict import map_window
+from hypercaps.inference.predict import OnProgress, map_window
+from hypercaps.models.protocols import Explainable
 from hypercaps.training.patches import read_with_halo, reflect_invalid
 
 MOST_PIXELS = 100  # that represent a class
@@ -33,7 +26,6 @@ _SIDE = 32  # of the windows that are searched for pixels of a class: whole tile
 _WINDOWS = 256  # searched at most: a quarter of a million pixels
 
 Floats = npt.NDArray[np.float64]
-OnProgress = Callable[[int, int], None]  # pixels done, pixels in all
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +63,7 @@ class Explanation:
             return f"{len(self.pixels)} pixels of {self.scene}"
         return f"row {self.pixels[0, 0]}, column {self.pixels[0, 1]} of {self.scene}"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """For JSON."""
         width, step = self.view
         return {
@@ -87,9 +79,7 @@ class Explanation:
             "components": self.components.tolist(),
             "positions": [
                 {"components": [i * step, i * step + width - 1], "coupling": coupling, "contribution": part}
-                for i, (coupling, part) in enumerate(
-                    zip(self.couplings.tolist(), self.contributions.tolist(), strict=True)
-                )
+                for i, (coupling, part) in enumerate(np.stack([self.couplings, self.contributions], axis=1).tolist())
             ],
             "deletion": asdict(self.deletion),
         }
@@ -115,12 +105,7 @@ def explain_at(model: TrainedModel, scene: Scene, row: int, col: int, *, label: 
 
 
 def explain_class(
-    model: TrainedModel,
-    scene: Scene,
-    label: int,
-    *,
-    most: int = MOST_PIXELS,
-    on_progress: OnProgress | None = None,
+    model: TrainedModel, scene: Scene, label: int, *, most: int = MOST_PIXELS, on_progress: OnProgress | None = None
 ) -> Explanation:
     """Explain a class by up to ``most`` pixels that the model gives to it, spread evenly over the scene.
 
@@ -150,11 +135,7 @@ def explain_pixels(model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int
 
 def can_explain(model: TrainedModel) -> bool:
     """Whether the model has capsules that are routed to classes."""
-    try:
-        routed_network(model.network)
-    except ModelError:
-        return False
-    return True
+    return isinstance(model.network, Explainable)
 
 
 def find_class(model: TrainedModel, text: str) -> int:
@@ -174,12 +155,10 @@ def evenly(items: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 
 
 def _explain(
-    model: TrainedModel,
-    scene: Scene,
-    pixels: npt.NDArray[np.int64],
-    output: int,
-    on_progress: OnProgress | None = None,
+    model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], output: int, on_progress: OnProgress | None = None
 ) -> Explanation:
+    network = model.network
+    assert isinstance(network, Explainable)
     attributions, lengths, spectra = [], [], []
     centre = model.patch // 2
     for start in range(0, len(pixels), _BATCH):
@@ -204,7 +183,7 @@ def _explain(
         couplings=total.couplings.mean(axis=0),
         contributions=total.contributions.mean(axis=0),
         at_mean=float(total.at_mean.mean()),
-        view=routed_network(model.network).view,
+        view=network.view,
         spectrum=np.concatenate(spectra).mean(axis=0),
         scene_mean=model.preprocessing.mean,
         wavelengths=usable_wavelengths(wavelengths),
@@ -213,12 +192,11 @@ def _explain(
 
 
 def _check_can_explain(model: TrainedModel, scene: Scene) -> None:
-    try:
-        routed_network(model.network)
-    except ModelError as error:
+    if not can_explain(model):
         raise ModelError(
-            f"a model of method {model.method} can't be explained ({error}): train one of method convcapsnet"
-        ) from error
+            f"a model of method {model.method} can't be explained (it has no capsules that are routed to classes): "
+            "train one of method convcapsnet"
+        )
     model.check_fits(scene)
 
 

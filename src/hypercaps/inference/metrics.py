@@ -84,7 +84,7 @@ class ConfidenceReport:
     def ece_after(self) -> float | None:
         return None if self.calibration is None else calibration_error(self.after)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         calibrated = self.calibration is not None
         at_90 = next((row for row in self.sets if row.coverage == 0.9), None)
         after = [row.to_json() for row in self.after] if calibrated else None
@@ -164,7 +164,7 @@ class Scores:
     def n_test(self) -> int:
         return int(self.confusion.sum())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The scores as they stand in metrics.json."""
         return {
             "oa": self.oa,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ class TrainedModel:
 
     method: str
     patch: int
-    structure: dict[str, Any]  # sizes that differ from the method's defaults
+    structure: Mapping[str, object]  # sizes that differ from the method's defaults
     network: nn.Module
     preprocessing: Preprocessing  # of spectra, before the network
     legend: Legend  # trained classes: entry i belongs to output i of the network
@@ -35,7 +35,7 @@ class TrainedModel:
     recipe: TrainingRecord = field(default_factory=TrainingRecord)  # how it was trained
     split: SplitDescription = field(default_factory=SplitDescription)  # what it was trained on
     scene: str = ""
-    scores: dict[str, Any] = field(default_factory=dict)  # on the test set of that split
+    scores: Mapping[str, object] = field(default_factory=dict)  # on the test set of that split
     versions: dict[str, str] = field(default_factory=dict)
     calibration: Calibration | None = None  # None: confidence is the network's raw score
 
@@ -85,7 +85,7 @@ class TrainedModel:
             )
         return resample(scene, ours, self.fwhm)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Everything but the arrays, as JSON."""
         return {
             "method": self.method,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors
@@ -20,6 +20,7 @@ from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry
 from hypercaps.data.splits import SplitDescription
 from hypercaps.errors import HypercapsError, ModelFileError
 from hypercaps.inference.calibration import Calibration
+from hypercaps.inference.metrics import Json
 from hypercaps.inference.model import TrainedModel
 from hypercaps.io.writers.atomic import write_bytes
 from hypercaps.models.history import TrainingRecord
@@ -83,12 +84,13 @@ def read_model(path: Path) -> TrainedModel:
     except ModelFileError:
         raise
     except (HypercapsError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
         raise ModelFileError(
-            f"{path} does not describe a model that can be built ({_first_line(error)}): it was altered; train again"
+            f"{path} does not describe a model that can be built ({reason}): it was altered; train again"
         ) from error
 
 
-def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
+def _assemble(about: Json, arrays: dict[str, Tensor]) -> TrainedModel:
     legend = Legend(tuple(_legend_entry(c) for c in about["classes"]))
     for part in ("structure", "recipe", "split", "scores", "versions"):
         if not isinstance(about[part], dict):
@@ -129,7 +131,7 @@ def _assemble(about: dict[str, Any], arrays: dict[str, Tensor]) -> TrainedModel:
     )
 
 
-def _calibration(about: dict[str, Any] | None, arrays: dict[str, Tensor]) -> Calibration | None:
+def _calibration(about: Json | None, arrays: dict[str, Tensor]) -> Calibration | None:
     """None for older files and for models without validation pixels."""
     if about is None:
         return None
@@ -140,7 +142,7 @@ def _calibration(about: dict[str, Any] | None, arrays: dict[str, Tensor]) -> Cal
     return Calibration(temperature, pixels, **parts)
 
 
-def _legend_entry(entry: dict[str, Any]) -> LegendEntry:
+def _legend_entry(entry: Json) -> LegendEntry:
     label, name, (r, g, b) = entry["label"], entry["name"], entry["color"]
     if not (isinstance(label, int) and 1 <= label <= MAX_LABEL and isinstance(name, str)):
         raise ValueError(f"its class {label!r} is not a class")
@@ -149,11 +151,7 @@ def _legend_entry(entry: dict[str, Any]) -> LegendEntry:
     return LegendEntry(label, name, (r, g, b))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
-
-
-def _digest(arrays: dict[str, Tensor], about: dict[str, Any]) -> str:
+def _digest(arrays: dict[str, Tensor], about: Mapping[str, object]) -> str:
     """SHA-256 of the description and of the names, types, shapes and bytes of the arrays."""
     sha = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for key in sorted(arrays):

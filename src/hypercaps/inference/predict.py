@@ -6,7 +6,6 @@ through the same sums whatever the window size, and maps agree to the last bit.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,10 +19,10 @@ from torch import Tensor
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
-from hypercaps.errors import DataWarning, SceneError
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.inference.model import TrainedModel
-from hypercaps.models.protocols import BatchInvariant, IndexedForward, WindowForward, kernel_threads
-from hypercaps.training.patches import read_with_halo, reflect_invalid
+from hypercaps.models.protocols import IndexedForward, WindowForward, kernel_threads
+from hypercaps.training.patches import read_with_halo, reflect_invalid, reflect_places
 
 STRIP = 4  # rows of a tile per forward pass: 64 pixels fit into the cache
 _CHUNK = 16_384  # pixels whose patch indices are computed at once: 3 MB
@@ -124,11 +123,7 @@ def map_windows(
 
 
 def map_window(
-    model: TrainedModel,
-    scene: Scene,
-    at: Window,
-    mask: Mask | None = None,
-    outputs: WindowOutputs = CLASSES_ONLY,
+    model: TrainedModel, scene: Scene, at: Window, mask: Mask | None = None, outputs: WindowOutputs = CLASSES_ONLY
 ) -> MappedWindow:
     """Classify a window whose corners lie on the grid of tiles, or the pixels of it that are in ``mask`` (h, w).
 
@@ -173,11 +168,7 @@ def report_without_class(scene: Scene, invalid: int, total: int) -> None:
             "a cube with finite values"
         )
     if invalid:
-        warnings.warn(
-            f"{invalid} of {total} pixels of scene {scene.name!r} hold NaN, infinity or nodata and get no class",
-            DataWarning,
-            stacklevel=2,
-        )
+        warn_data(f"{invalid} of {total} pixels of scene {scene.name!r} hold NaN, infinity or nodata and get no class")
 
 
 def bytes_per_pixel(model: TrainedModel, scene: Scene) -> int:
@@ -191,7 +182,7 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
     height, width = mask.shape
     mapped = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
-    if isinstance(model.network, BatchInvariant) and model.network.is_batch_invariant:  # needs no fixed tiles
+    if isinstance(model.network, IndexedForward) and model.network.is_batch_invariant:  # needs no fixed tiles
         components = model.preprocessing.transform(pixels.values, pixels.valid)
         scores[mapped] = _classify_indexed(model, components, pixels.valid, mapped)
         return scores
@@ -214,7 +205,8 @@ def _classify_tile(model: TrainedModel, pixels: Pixels, chosen: Mask, scores: np
         with torch.inference_mode():
             scores[chosen] = model.confidences(network.over_window(components)).float().cpu().numpy()[chosen]
         return
-    patches = _patch_view(components, model.patch)  # (h, w, D, D, C), a view
+    views = components.unfold(0, model.patch, 1).unfold(1, model.patch, 1)  # (h, w, C, D, D), without copying
+    patches = views.permute(0, 1, 3, 4, 2)  # (h, w, D, D, C)
     for r0 in range(0, len(chosen), STRIP):
         strip = slice(r0, min(r0 + STRIP, len(chosen)))
         if not chosen[strip].any():
@@ -255,16 +247,8 @@ def _classify_indexed(model: TrainedModel, components: Tensor, valid: Mask, mapp
     for start in range(0, first.size, _CHUNK):
         places = (first[start : start + _CHUNK, None] + offsets).astype(np.int32)  # (N, D*D)
         if not complete:
-            incomplete = np.flatnonzero(~seen[places].all(axis=1))
-            sources = reflect_invalid(seen[places[incomplete]].reshape(-1, model.patch, model.patch))
-            places[incomplete] = np.take_along_axis(places[incomplete], sources, axis=1)
+            reflect_places(places, seen, model.patch)
         with torch.inference_mode():
             found = network.forward_indexed(spectra, torch.from_numpy(places))
             scores.append(model.confidences(found).numpy())
     return np.concatenate(scores) if scores else np.empty((0, len(model.legend)), dtype=np.float32)
-
-
-def _patch_view(components: Tensor, patch: int) -> Tensor:
-    """(h + D - 1, w + D - 1, C) -> every D x D patch, (h, w, D, D, C), without copying."""
-    views = components.unfold(0, patch, 1).unfold(1, patch, 1)  # (h, w, C, D, D)
-    return views.permute(0, 1, 3, 4, 2)

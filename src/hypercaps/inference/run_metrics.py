@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from hypercaps.inference.metrics import ClassScore, ConfidenceReport, Json
 
@@ -59,14 +58,14 @@ class RunMetrics:
     both: Mapping[str, RunMetrics] | None = None  # by kind of split, random first
 
     command: str | None = None  # as typed
-    params: Mapping[str, Any] | None = None  # parameters of the classifier that differ from their defaults
+    params: Mapping[str, object] | None = None  # parameters of the classifier that differ from their defaults
     versions: Mapping[str, str] | None = None
     model_sha256: str | None = None
     labels_digest: str | None = None
     coverage: float | None = None  # of the map
     reject: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The record with the keys and the order of metrics.json."""
         scores = {key: getattr(self, key) for key in ("oa", "aa", "kappa")}
         scores |= {"per_class": [vars(score) for score in self.per_class], "confusion": self.confusion}
@@ -88,5 +87,5 @@ class RunMetrics:
         return cls(**given)
 
 
-def to_json_by_split(both: Mapping[str, RunMetrics]) -> dict[str, Any]:
+def to_json_by_split(both: Mapping[str, RunMetrics]) -> dict[str, object]:
     return {kind: metrics.to_json() for kind, metrics in both.items()}

@@ -135,23 +135,13 @@ def _choose(candidates: list[_Candidates], legend: Legend, n: int, labelled: Int
             best = int(value.argmax())
             if value[best] <= 0:  # the choices of other classes in this round left nothing
                 continue
-            chosen.append(_suggestion(len(chosen) + 1, legend, number, candidates[number], best))
-            pixel = np.array([[chosen[-1].row, chosen[-1].col]])
+            own = candidates[number]
+            row, col, second = int(own.rows[best]), int(own.cols[best]), legend.entries[int(own.second[best])]
+            certainty = float(own.confidence[best]), float(own.margin[best])
+            chosen.append(Suggestion(len(chosen) + 1, row, col, legend.entries[number], second, *certainty))
+            pixel = np.array([[row, col]])
             distances = [np.minimum(d, _distances(c, pixel, far)) for d, c in zip(distances, candidates, strict=True)]
     return chosen
-
-
-def _suggestion(rank: int, legend: Legend, number: int, candidates: _Candidates, i: int) -> Suggestion:
-    """Candidate ``i`` of class ``number``."""
-    return Suggestion(
-        rank=rank,
-        row=int(candidates.rows[i]),
-        col=int(candidates.cols[i]),
-        first=legend.entries[number],
-        second=legend.entries[int(candidates.second[i])],
-        confidence=float(candidates.confidence[i]),
-        margin=float(candidates.margin[i]),
-    )
 
 
 def _distances(candidates: _Candidates, points: Integers, far: float) -> Floats:

@@ -7,7 +7,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import max_pool3d, pad
 
 from hypercaps.errors import ModelError
-from hypercaps.models.parts import check_dropout, check_odd, check_sizes
+from hypercaps.models.parts import PatchNetwork, check_dropout
 
 _WEIGHT_STD = 0.001  # Chen et al.'s
 _OUTPUT_START = 0.1
@@ -15,7 +15,7 @@ _LAYERS = 3
 _OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
-class CNN3D(nn.Module):
+class CNN3D(PatchNetwork):
     """Three 3-D convolutions with ReLU, 2x2 spatial max pooling after the first two, dropout after each, dense."""
 
     def __init__(
@@ -31,14 +31,11 @@ class CNN3D(nn.Module):
         weight_std: float | None = _WEIGHT_STD,  # None: convolutions after He et al. (2015), output near zero
         generator: Generator | None = None,
     ) -> None:
-        super().__init__()
-        check_sizes({"bands": bands, "classes": classes, "filters": filters, "kernel": kernel, "window": window})
-        check_sizes({"patch": patch})
-        check_odd(patch)
+        sizes = {"bands": bands, "classes": classes, "filters": filters, "kernel": kernel, "window": window}
+        super().__init__(bands, classes, patch, sizes | {"patch": patch})
         check_dropout(dropout)
-        sides = [_side(size, kernel) for size in range(1, 4 * patch, 2)]
         if _side(patch, kernel) != 1:
-            fitting = [str(2 * i + 1) for i, side in enumerate(sides) if side == 1]
+            fitting = [str(size) for size in range(1, 4 * patch, 2) if _side(size, kernel) == 1]
             raise ModelError(
                 f"3d-cnn with kernels of {kernel} takes patches of {' or '.join(fitting) or 'no size'}, and patch is "
                 f"{patch}: after its convolutions and poolings one position has to be left"
@@ -49,7 +46,6 @@ class CNN3D(nn.Module):
                 f"{bands} bands are too few for three windows of {window}: at least {_LAYERS * (window - 1) + 1} are "
                 "needed; use smaller windows or a scene with more bands"
             )
-        self.bands, self.classes, self.patch = bands, classes, patch
         size = (window, kernel, kernel)
         self.convs = nn.ModuleList([nn.Conv3d(1 if i == 0 else filters, filters, size) for i in range(_LAYERS)])
         self.dropout = nn.Dropout(dropout)

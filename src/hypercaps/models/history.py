@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -46,6 +46,14 @@ class Overrides:
     batch_size: int | None = None
 
 
+# The entries that a model file may lack, by their types in JSON
+_KINDS = dict.fromkeys(("epochs", "batch_size", "second_epochs", "extra", "seed", "best_epoch"), int) | {
+    "name": str,
+    "optimizer": str,
+    "learning_rate": int | float,
+}
+
+
 @dataclass(frozen=True)
 class TrainingRecord:
     """How a network was trained, as the model file keeps it. None: does not apply, or an older file lacks it."""
@@ -60,36 +68,27 @@ class TrainingRecord:
     extra: int | None = None  # pseudo-labelled pixels in each epoch of the second stage
     seed: int | None = None
     best_epoch: int | None = None
-    other: Mapping[str, Any] = field(default_factory=dict)  # entries that this version does not use
+    other: Mapping[str, object] = field(default_factory=dict)  # entries that this version does not use
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The record as a JSON object, without the entries that do not apply."""
-        values: dict[str, Any] = {}
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            if entry.name == "other" or value is None:
-                continue
-            if isinstance(value, Overrides):
-                values["asked"] = {"epochs": value.epochs, "batch_size": value.batch_size}
-            else:
-                values[entry.name] = value
-        return values | dict(self.other)
+        values = {"asked" if name == "overrides" else name: value for name, value in asdict(self).items()}
+        return {name: value for name, value in values.items() if name != "other" and value is not None} | dict(
+            self.other
+        )
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> TrainingRecord:
+    def from_json(cls, values: Mapping[str, object]) -> TrainingRecord:
         """The record of a model file of any version; raises TypeError for an entry of another type."""
-        rest = dict(values)
-        overrides = None
-        if "asked" in rest:
-            given = rest.pop("asked")
-            if not isinstance(given, dict):
-                raise TypeError(f"its recipe has asked {given!r}, not an object")
-            overrides = Overrides(_entry(given, "epochs", int), _entry(given, "batch_size", int))
-        kinds = dict.fromkeys(("epochs", "batch_size", "second_epochs", "extra", "seed", "best_epoch"), int)
-        read = {name: _entry(rest, name, kind) for name, kind in (kinds | {"name": str, "optimizer": str}).items()}
-        rate = _entry(rest, "learning_rate", int | float)
-        other = {key: value for key, value in rest.items() if key not in read and key != "learning_rate"}
-        return cls(**read, learning_rate=rate, overrides=overrides, other=other)
+        read = {name: _entry(values, name, kind) for name, kind in _KINDS.items()}
+        other = {name: value for name, value in values.items() if name not in (*_KINDS, "asked")}
+        if "asked" not in values:
+            return cls(**read, other=other)
+        given = values["asked"]
+        if not isinstance(given, dict):
+            raise TypeError(f"its recipe has asked {given!r}, not an object")
+        overrides = Overrides(_entry(given, "epochs", int), _entry(given, "batch_size", int))
+        return cls(**read, overrides=overrides, other=other)
 
     @property
     def user_overrides(self) -> Overrides:
@@ -97,7 +96,7 @@ class TrainingRecord:
         return Overrides(self.epochs, self.batch_size) if self.overrides is None else self.overrides
 
 
-def _entry(values: Mapping[str, Any], name: str, kind: Any) -> Any:
+def _entry(values: Mapping[str, object], name: str, kind: Any) -> Any:
     value = values.get(name)
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"its recipe has {name} {value!r}")

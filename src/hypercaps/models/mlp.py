@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
-from hypercaps.models.parts import check_dropout, check_single_pixel, check_sizes, xavier
+from hypercaps.models.parts import PatchNetwork, check_dropout, xavier
 
 
-class MLP(nn.Module):
+class MLP(PatchNetwork):
     """Hidden layers of ReLU neurons with dropout after each, then one logit per class."""
+
+    single_pixel_method: ClassVar[str] = "mlp"
 
     def __init__(
         self,
@@ -22,18 +26,13 @@ class MLP(nn.Module):
         dropout: float = 0.5,
         generator: Generator | None = None,
     ) -> None:
-        super().__init__()
-        check_sizes({"bands": bands, "classes": classes, "hidden": hidden})
+        super().__init__(bands, classes, patch, {"bands": bands, "classes": classes, "hidden": hidden})
         check_dropout(dropout)
-        check_single_pixel("mlp", patch)
-        self.bands, self.classes, self.patch = bands, classes, patch
         layers: list[nn.Module] = []
-        width = bands
-        for neurons in hidden:
+        for width, neurons in itertools.pairwise((bands, *hidden)):
             layers += [xavier(nn.Linear(width, neurons), generator), nn.ReLU(), nn.Dropout(dropout)]
-            width = neurons
         self.hidden = nn.Sequential(*layers)
-        self.output = xavier(nn.Linear(width, classes), generator)
+        self.output = xavier(nn.Linear((bands, *hidden)[-1], classes), generator)
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, 1, 1, C) -> logits (B, n)"""

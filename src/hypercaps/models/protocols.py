@@ -19,19 +19,12 @@ from hypercaps.compute import native
 class IndexedForward(Protocol):
     """Scores patches without copying them; nearly all of its work is done by the compiled kernels."""
 
-    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
-        """Spectra (S, C) and the row of each patch's pixels in them (B, D*D) int32 -> scores (B, n)"""
-        ...
-
-
-@runtime_checkable
-class BatchInvariant(IndexedForward, Protocol):
-    """Can tell whether a pixel's scores are the same to the bit whatever else is in its batch."""
-
     @property
     def is_batch_invariant(self) -> bool:
-        """True where the compiled kernels are used, and no gradients are taken."""
-        ...
+        """Whether, without gradients, a pixel's scores are the same to the bit whatever else is in its batch."""
+
+    def forward_indexed(self, spectra: Tensor, places: Tensor) -> Tensor:
+        """Spectra (S, C) and the row of each patch's pixels in them (B, D*D) int32 -> scores (B, n)"""
 
 
 @runtime_checkable
@@ -40,7 +33,6 @@ class WindowForward(Protocol):
 
     def over_window(self, window: Tensor) -> Tensor:
         """Window with its halo (h + D - 1, w + D - 1, C) -> scores (h, w, n)"""
-        ...
 
 
 @runtime_checkable
@@ -50,15 +42,12 @@ class Solvable(Protocol):
     @property
     def found(self) -> Mapping[str, int | float]:
         """The sizes and settings that ``solve`` determined, as arguments of the constructor."""
-        ...
 
     def features(self, patches: Tensor) -> Tensor:
         """The part of the patches that is used: (B, D, D, C) -> (B, F) float64"""
-        ...
 
     def solve(self, features: Tensor, targets: Tensor, val_features: Tensor, val_targets: Tensor) -> None:
         """Fit to features (N, F) and class indices (N,); validation pixels (V, F) and (V,) may choose settings."""
-        ...
 
 
 @runtime_checkable
@@ -68,21 +57,17 @@ class Explainable(Protocol):
     @property
     def view(self) -> tuple[int, int]:
         """Number of components that one position of the lower capsules sees, and the step between positions."""
-        ...
 
     @property
     def viewpoints(self) -> Tensor:
         """Viewpoint matrices from each lower capsule to each class capsule: (positions, arrays, n, e, d)"""
-        ...
 
     @property
     def routings(self) -> int:
         """Number of routing iterations."""
-        ...
 
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """Patches (B, D, D, C) -> the capsules that are routed to the classes (B, positions, arrays, e)"""
-        ...
 
 
 def kernel_threads(network: nn.Module) -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -57,7 +57,6 @@ class Trainer(Protocol):
     @property
     def record(self) -> TrainingRecord:
         """The settings of this training: epochs, batch size, seed."""
-        ...
 
     @property
     def training_pixels(self) -> int: ...
@@ -67,20 +66,16 @@ class Trainer(Protocol):
 
     def new_network(self, seed: int) -> nn.Module:
         """A network with weights drawn from ``seed``, on the device it is to be trained on."""
-        ...
 
     def run(self, network: nn.Module, optimizer: torch.optim.Optimizer, stage: Stage) -> History:
         """Train the network in place."""
-        ...
 
     def solve(self) -> tuple[nn.Module, History]:
         """A network that was fitted to all training pixels at once (see ``protocols.Solvable``)."""
-        ...
 
     def with_pseudo_labels(self, network: nn.Module, per_epoch: int) -> Trainer:
         """A trainer whose epochs also use ``per_epoch`` unlabelled pixels, with classes propagated from the labels
         and the scores of a trained network."""
-        ...
 
 
 class Trained(NamedTuple):
@@ -95,7 +90,7 @@ class Recipe(ABC):
     """How a network is trained: the interface of all kinds of recipes."""
 
     name: str
-    structure: Mapping[str, Any] | None  # sizes and starting weights that belong to the recipe
+    structure: Mapping[str, object] | None  # sizes and starting weights that belong to the recipe
     has_epochs: ClassVar[bool] = True  # False: it takes neither epochs nor a batch size
     uses_pseudo_labels: ClassVar[bool] = False  # needs unlabelled pixels, and memory to propagate labels to them
     alternative: ClassVar[str] = "take another method"  # what to do where memory is too small
@@ -125,9 +120,9 @@ class Recipe(ABC):
 
     def check_overrides(self, method: str, overrides: Mapping[str, object]) -> None:
         """Refuse epochs and batch size where the recipe has none; ``overrides`` are the user's values by name."""
-        for name, value in overrides.items():
-            if value is not None and not self.has_epochs:
-                raise ModelError(f"{method} is solved at once: it has no {name.replace('_', ' ')}, leave it out")
+        given = [name.replace("_", " ") for name, value in overrides.items() if value is not None]
+        if given and not self.has_epochs:
+            raise ModelError(f"{method} is solved at once: it has no {given[0]}, leave it out")
 
     def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
         """Size that the model file may have beyond the parameters of an untrained network."""
@@ -144,7 +139,7 @@ class EpochRecipe(Recipe):
     batch_small: int = 64  # for scenes with fewer than LARGE_SCENE labelled pixels
     batch_large: int = 256
     optimizer: str = "Adam"
-    structure: Mapping[str, Any] | None = None
+    structure: Mapping[str, object] | None = None
     also: str = ""  # the structure in words; part of the identity
 
     @property
@@ -297,7 +292,7 @@ class SolvedRecipe(Recipe):
     has_epochs: ClassVar[bool] = False
     name: str
     how: str  # the settings in words: the identity
-    structure: Mapping[str, Any] | None = None
+    structure: Mapping[str, object] | None = None
 
     def identity(self) -> str:
         return self.how

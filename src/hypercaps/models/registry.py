@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Generator, Tensor, nn
@@ -23,13 +23,7 @@ from hypercaps.models.recipes import EpochRecipe, Recipe, SelfTraining, SolvedRe
 from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
 
-
-def _identity(scores: Tensor) -> Tensor:
-    return scores
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    return logits.softmax(dim=-1)
+_softmax = partial(torch.softmax, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class Method:
     recipes: Mapping[str, Recipe]
     patch: int = 7  # default side of the patch in pixels
     preprocessing: str = "centred whitening"  # of the spectra: a name in training.preprocessing.PREPROCESSINGS
-    confidence: Callable[[Tensor], Tensor] = _identity  # scores -> in [0, 1], in the same order
+    confidence: Callable[[Tensor], Tensor] = torch.positive  # scores -> in [0, 1], same order; default: as is
     # Loss that also uses unlabelled pixels: (network, patches, targets, unlabelled patches) -> scalar
     semi_supervised: Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor] | None = None
 
@@ -66,14 +60,14 @@ class Method:
         *,
         patch: int | None = None,
         seed: int = 0,
-        structure: Mapping[str, Any] | None = None,
+        structure: Mapping[str, object] | None = None,
     ) -> nn.Module:
         """A new network with weights drawn from ``seed``."""
         with torch.random.fork_rng(devices=[]):  # torch's layers first draw weights of their own
             return self._build(bands, classes, patch, structure, Generator().manual_seed(seed))
 
     def blueprint(
-        self, bands: int, classes: int, *, patch: int | None = None, structure: Mapping[str, Any] | None = None
+        self, bands: int, classes: int, *, patch: int | None = None, structure: Mapping[str, object] | None = None
     ) -> nn.Module:
         """The network on torch's meta device, with shapes but no memory: to count weights, or to load them into."""
         with torch.device("meta"):
@@ -84,7 +78,7 @@ class Method:
         bands: int,
         classes: int,
         patch: int | None,
-        structure: Mapping[str, Any] | None,
+        structure: Mapping[str, object] | None,
         generator: Generator | None,
     ) -> nn.Module:
         side = self.patch if patch is None else patch
@@ -93,7 +87,7 @@ class Method:
         except TypeError as error:
             raise ModelError(f"method {self.name} can't be built: {error}") from error
 
-    def describe(self, bands: int | None = None, classes: int | None = None) -> dict[str, Any]:
+    def describe(self, bands: int | None = None, classes: int | None = None) -> dict[str, object]:
         """Description for lists of methods; ``parameters`` is None without both sizes, or if it depends on the data."""
         parameters, problem = None, None
         if bands is not None and classes is not None:

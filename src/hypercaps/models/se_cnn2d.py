@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
-from hypercaps.models.parts import check_odd, check_sizes, xavier
+from hypercaps.models.parts import PatchNetwork, xavier
 
 
 class Coded(NamedTuple):
@@ -24,24 +24,15 @@ class Coded(NamedTuple):
     logits: Tensor  # (B, n)
 
 
-class SemiCNN(nn.Module):
+class SemiCNN(PatchNetwork):
     """3x3 convolution, batch norm, 2x2 max pooling, ReLU, dense to classes; and a mirrored decoder."""
 
     def __init__(
-        self,
-        bands: int,
-        classes: int,
-        *,
-        patch: int = 9,
-        maps: int = 80,
-        generator: Generator | None = None,
+        self, bands: int, classes: int, *, patch: int = 9, maps: int = 80, generator: Generator | None = None
     ) -> None:
-        super().__init__()
-        check_sizes(locals())
-        check_odd(patch)
+        super().__init__(bands, classes, patch, locals())
         if patch < 5:
             raise ModelError(f"se-2d-cnn convolves and pools, and patch is {patch}: at least 5 is needed")
-        self.bands, self.classes, self.patch = bands, classes, patch
         side, pooled = patch - 2, (patch - 2) // 2  # after the convolution, after the pooling
         self._convolved, self._pooled = (maps, side, side), (maps, pooled, pooled)
         self.conv = xavier(nn.Conv2d(bands, maps, 3), generator)

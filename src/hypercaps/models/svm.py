@@ -7,19 +7,22 @@ by the code below, so that the same patches, maps and model files serve SVMs and
 from __future__ import annotations
 
 import itertools
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
-from hypercaps.models.parts import check_odd, check_single_pixel, check_sizes
+from hypercaps.models.parts import PatchNetwork
 
 
-class RBFSVM(nn.Module):
+class RBFSVM(PatchNetwork):
     """K(x, y) = exp(-gamma |x - y|^2), one against one; ``cost`` is the paper's C.
 
     ``support`` is the number of support vectors, 0 before ``solve``.
     """
+
+    single_pixel_method: ClassVar[str | None] = "rbf-svm"
 
     def __init__(
         self,
@@ -32,19 +35,12 @@ class RBFSVM(nn.Module):
         support: int = 0,
         generator: Generator | None = None,  # not used; every method takes one
     ) -> None:
-        super().__init__()
-        check_sizes({"bands": bands, "classes": classes, "patch": patch})
-        self.check_patch(patch)
+        super().__init__(bands, classes, patch, {"bands": bands, "classes": classes, "patch": patch})
         for name, value in (("gamma", gamma), ("cost", cost)):
             if not (isinstance(value, int | float) and value > 0):
                 raise ModelError(f"{name} is {value!r}: a number above 0 is expected")
-        self.bands, self.classes, self.patch = bands, classes, patch
         self.gamma, self.cost = gamma, cost
         self._set(torch.zeros(support, bands), torch.zeros(support, _pairs(classes)), torch.zeros(_pairs(classes)))
-
-    @staticmethod
-    def check_patch(patch: int) -> None:
-        check_single_pixel("rbf-svm", patch)
 
     def _set(self, vectors: Tensor, coefficients: Tensor, intercepts: Tensor) -> None:
         self.vectors = nn.Parameter(vectors, requires_grad=False)  # (S, C)
@@ -110,6 +106,7 @@ class WindowSVM(RBFSVM):
     ``CHOICES`` is used.
     """
 
+    single_pixel_method: ClassVar[str | None] = None
     CHOICES = ((0.002, 100.0), (0.0005, 100.0), (0.005, 100.0), (0.002, 10.0))  # gamma, cost
 
     def __init__(
@@ -127,10 +124,6 @@ class WindowSVM(RBFSVM):
         gamma, cost = choices[0]
         super().__init__(bands, classes, patch=patch, gamma=gamma, cost=cost, support=support, generator=generator)
         self.choices = list(dict.fromkeys(choices))
-
-    @staticmethod
-    def check_patch(patch: int) -> None:
-        check_odd(patch)
 
     @property
     def found(self) -> dict[str, int | float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
-from hypercaps.errors import DataWarning, LabelsError, ModelError, SceneError, SplitError
+from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError, warn_data
 from hypercaps.models.registry import Method
 
 
@@ -25,19 +24,16 @@ def check_kinds(scene: object, labels: object = None) -> None:
 
 def compare_names(ours: Legend, models: Legend) -> None:
     """Warn where a class number has one name in the labels and another in the model."""
-    by_label = {entry.label: entry for entry in models}
+    names = {entry.label: entry.name for entry in models if entry.is_named}
     different = [
-        f"{entry.label} is {entry.name} in the labels and {by_label[entry.label].name} in the model"
+        f"{entry.label} is {entry.name} in the labels and {names[entry.label]} in the model"
         for entry in ours
-        if entry.label in by_label and entry.is_named and by_label[entry.label].is_named
-        if entry.name != by_label[entry.label].name
+        if entry.is_named and names.get(entry.label, entry.name) != entry.name
     ]
     if different:
-        warnings.warn(
+        warn_data(
             f"classes are compared by number, and some have other names: {'; '.join(different)} (open_labels takes the "
-            "model's legend to go by names)",
-            DataWarning,
-            stacklevel=3,
+            "model's legend to go by names)"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +39,7 @@ class TrainingJob:
     method: Method
     recipe: Recipe
     patch: int  # side of the patches in pixels
-    structure: Mapping[str, Any]  # changes to the network's sizes
+    structure: Mapping[str, object]  # changes to the network's sizes
     record: TrainingRecord  # epochs, batch size and seed
     device: Device
 
@@ -50,15 +49,13 @@ class TrainingJob:
         return self.record.seed
 
     @property
-    def blueprint(self) -> nn.Module:
-        """The network without memory."""
-        sizes = self.scene.bands, len(self.labels.legend)
-        return self.method.blueprint(*sizes, patch=self.patch, structure=self.structure)
+    def sizes(self) -> tuple[int, int]:
+        """Number of bands and of classes."""
+        return self.scene.bands, len(self.labels.legend)
 
     def new_network(self, seed: int) -> nn.Module:
         """A network with weights drawn from ``seed``."""
-        sizes = self.scene.bands, len(self.labels.legend)
-        return self.method.network(*sizes, patch=self.patch, seed=seed, structure=self.structure)
+        return self.method.network(*self.sizes, patch=self.patch, seed=seed, structure=self.structure)
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,6 @@ class Progress(NamedTuple):
 OnProgress = Callable[[Progress], None]
 
 
-def _no_patches() -> Tensor:
-    return torch.empty(0, dtype=torch.int64)
-
-
 @dataclass(frozen=True)
 class Examples:
     """Patches to train and validate on; a patch is named by its number in ``store``."""
@@ -52,7 +48,7 @@ class Examples:
     targets: Tensor  # (N,) int64: class index of each labelled patch
     train: Tensor  # (T,) patches to learn from
     val: Tensor  # (V,) patches to choose the epoch by
-    unlabelled: Tensor = field(default_factory=_no_patches)  # (U,) patches without a label
+    unlabelled: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # (U,) without a label
     extra: Callable[[int], Tensor] | None = None  # epoch, from 1 -> further patches to learn from, which have a target
 
     def to(self, device: str) -> Examples:
@@ -163,7 +159,8 @@ class TrainingLoop:
         for number, batch in enumerate(batches):
             if self.stage.augmentation.one_cycle:
                 step, steps = (epoch - 1) * len(batches) + number, self.stage.epochs * len(batches) + 1
-                self._set_learning_rate(one_cycle(step, steps))
+                for group, highest in zip(self.optimizer.param_groups, self._highest_rates, strict=True):
+                    group["lr"] = one_cycle(step, steps) * highest
             total += self._step(batch) * len(batch)
             seen += len(batch)
             self._report(epoch, seen / len(patches), total / seen)
@@ -192,10 +189,6 @@ class TrainingLoop:
             unlabelled = unlabelled[torch.randint(len(unlabelled), (count,), generator=self._order)]
         return self.settings.semi_supervised(self.network, patches, targets, self._store.gather(unlabelled))
 
-    def _set_learning_rate(self, share: float) -> None:
-        for group, highest in zip(self.optimizer.param_groups, self._highest_rates, strict=True):
-            group["lr"] = share * highest
-
     def _report(self, epoch: int, share: float, loss: float) -> None:
         """Report progress: ``share`` of this epoch is done, with mean ``loss``."""
         if self.settings.on_progress is None:
@@ -215,11 +208,9 @@ def one_cycle(step: int, steps: int) -> float:
     """
     up = 0.25 * steps - 1
     if step < up:
-        return _half_cosine(1 / 25, 1.0, step / up)
-    return _half_cosine(1.0, 1 / 250_000, (step - up) / (steps - 1 - up))
-
-
-def _half_cosine(start: float, end: float, share: float) -> float:
+        start, end, share = 1 / 25, 1.0, step / up
+    else:
+        start, end, share = 1.0, 1 / 250_000, (step - up) / (steps - 1 - up)
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
 
 
@@ -234,14 +225,12 @@ def patch_scores(network: nn.Module, store: PatchStore, which: Tensor, order: Te
 def count_correct(network: nn.Module, examples: Examples, batch_size: int) -> int:
     """Number of validation patches that the network classifies correctly."""
     network.eval()
-    correct = 0
     if len(examples.val) == 0:  # torch.split would give one empty batch
-        return correct
+        return 0
+    batches = torch.split(examples.val, _inference_batch(network, batch_size))
     with torch.inference_mode():
-        for which in torch.split(examples.val, _inference_batch(network, batch_size)):
-            predicted = patch_scores(network, examples.store, which).argmax(dim=1)
-            correct += int((predicted == examples.targets[which]).sum())
-    return correct
+        predicted = torch.cat([patch_scores(network, examples.store, which).argmax(dim=1) for which in batches])
+        return int((predicted == examples.targets[examples.val]).sum())
 
 
 def _inference_batch(network: nn.Module, batch_size: int) -> int:

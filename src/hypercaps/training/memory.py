@@ -67,7 +67,8 @@ def bytes_needed(job: TrainingJob) -> int:
     needed = spectra + 4 * patches * area  # kept by PatchStore
     if pseudo_labelled:
         needed += spectra + bytes_to_propagate(pseudo_labelled, len(job.labels.legend))  # spectra with noise
-    blueprint = job.blueprint  # refuses sizes that cannot be built, also where no step is counted
+    # Refuses sizes that cannot be built, also where no step is counted
+    blueprint = method.blueprint(*job.sizes, patch=job.patch, structure=job.structure)
     if job.record.batch_size is not None:
         shape, batch = (job.patch, job.patch, scene.bands), min(job.record.batch_size, split.train.size)
         needed += bytes_to_train(blueprint, method.loss, shape, batch, semi_supervised=method.semi_supervised)

@@ -18,10 +18,13 @@ from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.training.preprocessing import Preprocessing
 
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
 _READ_VALUES = 1 << 23  # values read at a time: 32 MB of float32
 
 
-def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+def mirrored(positions: Indices, size: int) -> Indices:
     """Positions along a side of ``size``, those outside reflected back: -1 is 1, size is size - 2."""
     if size == 1:
         return np.zeros_like(positions)
@@ -30,7 +33,7 @@ def mirrored(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int6
     return np.asarray(np.minimum(folded, period - folded))
 
 
-def reflect_invalid(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+def reflect_invalid(valid: Mask) -> npt.NDArray[np.intp]:
     """The position to read for each position of a patch: validity (N, D, D) -> (N, D*D); centres must be valid.
 
     A valid position is read itself. An invalid one is mirrored at the last valid pixel towards the patch's centre,
@@ -53,7 +56,18 @@ def reflect_invalid(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     return np.where(read < 0, half * side + half, read).reshape(n, side * side)
 
 
-def _mirrored_inwards(valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+def reflect_places(places: npt.NDArray[np.int32], valid: Mask, patch: int) -> None:
+    """Replace invalid pixels in patches with a valid centre by their mirror images, in place.
+
+    ``places`` (N, D*D) are the numbers of each patch's pixels, ``valid`` (S,) the validity of all pixels.
+    """
+    seen = valid[places]  # (N, D*D)
+    incomplete = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
+    sources = reflect_invalid(seen[incomplete].reshape(-1, patch, patch))
+    places[incomplete] = np.take_along_axis(places[incomplete], sources, axis=1)
+
+
+def _mirrored_inwards(valid: Mask) -> npt.NDArray[np.intp]:
     """Row to which each row of (N, D, D) is mirrored, at the next valid row of its column inwards; -1: none"""
     side = valid.shape[1]
     half = side // 2
@@ -77,7 +91,7 @@ def read_with_halo(scene: Scene, window: Window, halo: int) -> Pixels:
     return Pixels(read.values[at], read.valid[at])
 
 
-def draw_valid_pixels(scene: Scene, *, without: npt.NDArray[np.int64], most: int, seed: int) -> npt.NDArray[np.int64]:
+def draw_valid_pixels(scene: Scene, *, without: Indices, most: int, seed: int) -> Indices:
     """Draw up to ``most`` valid pixels of the scene, none of ``without``: flat indices, ascending."""
     pixels = valid_pixels(scene, without=without)
     if pixels.size <= most:
@@ -85,9 +99,7 @@ def draw_valid_pixels(scene: Scene, *, without: npt.NDArray[np.int64], most: int
     return np.sort(np.random.default_rng(seed).choice(pixels, most, replace=False))
 
 
-def valid_pixels(
-    scene: Scene, *, without: npt.NDArray[np.int64], within: npt.NDArray[np.bool_] | None = None
-) -> npt.NDArray[np.int64]:
+def valid_pixels(scene: Scene, *, without: Indices, within: Mask | None = None) -> Indices:
     """Valid pixels of the scene, or of the mask ``within`` (rows, columns): flat indices, ascending."""
     free = np.zeros(scene.shape[:2], dtype=bool)
     for window in tile_windows(scene.whole, 256):
@@ -112,7 +124,7 @@ class PatchStore:
     in a large scene.
     """
 
-    def __init__(self, scene: Scene, preprocessing: Preprocessing, pixels: npt.NDArray[np.int64], patch: int) -> None:
+    def __init__(self, scene: Scene, preprocessing: Preprocessing, pixels: Indices, patch: int) -> None:
         self.patch = patch
         half = patch // 2
         around = np.arange(-half, half + 1)
@@ -125,16 +137,15 @@ class PatchStore:
             for j in range(patch):
                 touched[rows[:, i], cols[:, j]] = True
         needed = np.flatnonzero(touched)  # flat, ascending: the order of the stored spectra
-        self._spectra, valid = _preprocessed_pixels(scene, preprocessing, needed)  # (needed, C), (needed,)
+        self._spectra, valid = torch.empty(needed.size, scene.bands), np.empty(needed.size, dtype=bool)
+        for at, read in read_pixels(scene, needed):
+            self._spectra[at], valid[at] = preprocessing.transform(read.values, read.valid), read.valid
 
         # Row of the stored spectra for each position of each patch: (N, D*D)
         flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
         places = np.searchsorted(needed, flat).astype(np.int32)
         if not valid.all():
-            seen = valid[places]  # (N, D*D)
-            incomplete = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
-            replaced = reflect_invalid(seen[incomplete].reshape(-1, patch, patch))
-            places[incomplete] = np.take_along_axis(places[incomplete], replaced, axis=1)
+            reflect_places(places, valid, patch)
         self._places = torch.from_numpy(places)
 
     def __len__(self) -> int:
@@ -184,18 +195,7 @@ class PatchStore:
         return self._spectra.index_select(0, places).view(len(which), self.patch, self.patch, self._spectra.shape[1])
 
 
-def _preprocessed_pixels(
-    scene: Scene, preprocessing: Preprocessing, needed: npt.NDArray[np.int64]
-) -> tuple[Tensor, npt.NDArray[np.bool_]]:
-    """Preprocessed spectra (n, C) of pixels (flat, ascending), and their validity (n,)."""
-    spectra, valid = torch.empty(needed.size, scene.bands), np.empty(needed.size, dtype=bool)
-    for at, read in read_pixels(scene, needed):
-        valid[at] = read.valid
-        spectra[at] = preprocessing.transform(read.values, read.valid)
-    return spectra, valid
-
-
-def read_pixels(scene: Scene, pixels: npt.NDArray[np.int64]) -> Iterator[tuple[slice, Pixels]]:
+def read_pixels(scene: Scene, pixels: Indices) -> Iterator[tuple[slice, Pixels]]:
     """Read pixels (flat, ascending) in strips of rows: which of them, their values (n, bands) and validity (n,).
 
     Strips without any of the pixels, and columns outside of them, are not read.

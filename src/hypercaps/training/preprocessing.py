@@ -6,7 +6,6 @@ Standardising scales each band by itself, for methods that need the bands in the
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,40 +18,52 @@ from torch.nn.functional import pad
 from hypercaps.compute import linalg, native
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import tile_windows
-from hypercaps.errors import DataWarning, SceneError
+from hypercaps.errors import SceneError, warn_data
+
+Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 _READ_VALUES = 1 << 23  # values read at a time while fitting: 32 MB of float32, 64 MB of float64
 
 
 @dataclass(frozen=True, eq=False)
-class PCAWhitening:
-    """y = (x - mean) @ matrix, learned from the valid pixels of a scene.
+class _Fitted:
+    """Arrays in float64, learned from the valid pixels of a scene; their names are those of the model file."""
 
-    Components with no variance (dead or repeated bands) have a zero column: they give zeros, never inf.
-    """
-
-    mean: npt.NDArray[np.float64]  # (bands,)
-    matrix: npt.NDArray[np.float64]  # (bands, components): column i is eigenvector i / sqrt(eigenvalue i)
-    variances: npt.NDArray[np.float64]  # (components,): eigenvalues of the covariance; ``fit`` gives them descending
+    mean: Array  # (bands,)
 
     def __post_init__(self) -> None:
-        bands = self.mean.size
-        _check_arrays({"mean": (bands,), "matrix": (bands, bands), "variances": (bands,)}, self.arrays())
+        """Refuse arrays of another shape or type, or with NaN: they may come from a file."""
+        for name, array in self.arrays().items():
+            shape = (self.bands,) * (2 if name == "matrix" else 1)
+            if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+                raise ValueError(f"{name} is not {' x '.join(map(str, shape))} finite float64 numbers")
 
     @property
     def bands(self) -> int:
         return int(self.mean.size)
 
+    def arrays(self) -> dict[str, Array]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, eq=False)
+class PCAWhitening(_Fitted):
+    """y = (x - mean) @ matrix.
+
+    Components with no variance (dead or repeated bands) have a zero column: they give zeros, never inf.
+    """
+
+    matrix: Array  # (bands, components): column i is eigenvector i / sqrt(eigenvalue i)
+    variances: Array  # (components,): eigenvalues of the covariance; ``fit`` gives them descending
+
     @classmethod
     def fit(cls, scene: Scene) -> PCAWhitening:
         """One streamed pass over the valid pixels: exact mean and covariance in float64 at any scene size."""
-        mean, covariance = _moments(scene)
-        return cls.from_covariance(mean, covariance, name=scene.name)
+        return cls.from_covariance(*_moments(scene), name=scene.name)
 
     @classmethod
-    def from_covariance(
-        cls, mean: npt.NDArray[np.float64], covariance: npt.NDArray[np.float64], name: str = "scene"
-    ) -> PCAWhitening:
+    def from_covariance(cls, mean: Array, covariance: Array, name: str = "scene") -> PCAWhitening:
         """Whitening for a known mean (bands,) and covariance (bands, bands)."""
         variances, vectors = linalg.eigh(covariance)  # ascending; vectors in columns
         variances, vectors = variances[::-1].copy(), vectors[:, ::-1].copy()
@@ -73,7 +84,7 @@ class PCAWhitening:
         order = np.concatenate([component[1::2][::-1], component[0::2]])  # ... 5 3 1 0 2 4 ...
         return PCAWhitening(self.mean, self.matrix[:, order], self.variances[order])
 
-    def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
+    def transform(self, values: npt.NDArray[np.floating], valid: Mask | None = None) -> Tensor:
         """(..., bands) in physical units to (..., components), float32; zeros where not ``valid`` (...).
 
         Computed in float64: small components are differences of large numbers. With the compiled kernel, a pixel's
@@ -85,45 +96,24 @@ class PCAWhitening:
         white = torch.from_numpy(_subtract_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
         return white.float().view(values.shape)
 
-    def _transform_compiled(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None) -> Tensor:
+    def _transform_compiled(self, values: npt.NDArray[np.floating], valid: Mask | None) -> Tensor:
         pixels = values.reshape(-1, self.bands).shape[0]
         given = torch.from_numpy(np.require(values, requirements=["C", "W"]))
-        good = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
-        if good.size != pixels:
-            raise ValueError(f"validity of {good.size} pixels came with {pixels}")
+        flags = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
+        if flags.size != pixels:
+            raise ValueError(f"validity of {flags.size} pixels came with {pixels}")
         matrix = pad(torch.from_numpy(self.matrix), (0, -self.bands % native.LANES)).contiguous()
         white = torch.empty(values.shape)
-        native.run(
-            "whiten",
-            given,
-            torch.from_numpy(good),
-            pixels,
-            self.bands,
-            matrix.shape[1],
-            torch.from_numpy(np.ascontiguousarray(self.mean)),
-            matrix,
-            white,
-        )
+        good, mean = torch.from_numpy(flags), torch.from_numpy(np.ascontiguousarray(self.mean))
+        native.run("whiten", given, good, pixels, self.bands, matrix.shape[1], mean, matrix, white)
         return white
-
-    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        """The arrays that a model file stores."""
-        return {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
 
 
 @dataclass(frozen=True, eq=False)
-class Standardising:
-    """y = (x - mean) * scale, band by band, learned from the valid pixels of a scene. Dead bands give zeros."""
+class Standardising(_Fitted):
+    """y = (x - mean) * scale, band by band. Dead bands give zeros."""
 
-    mean: npt.NDArray[np.float64]  # (bands,)
-    scale: npt.NDArray[np.float64]  # (bands,): 1 / standard deviation, 0 for a band without any
-
-    def __post_init__(self) -> None:
-        _check_arrays({"mean": (self.mean.size,), "scale": (self.mean.size,)}, self.arrays())
-
-    @property
-    def bands(self) -> int:
-        return int(self.mean.size)
+    scale: Array  # (bands,): 1 / standard deviation, 0 for a band without any
 
     @classmethod
     def fit(cls, scene: Scene) -> Standardising:
@@ -133,15 +123,11 @@ class Standardising:
         alive = _alive(variances, mean, scene.name)
         return cls(mean, np.where(alive, 1.0 / np.sqrt(np.where(alive, variances, 1.0)), 0.0))
 
-    def transform(self, values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None = None) -> Tensor:
+    def transform(self, values: npt.NDArray[np.floating], valid: Mask | None = None) -> Tensor:
         """(..., bands) in physical units to (..., bands), float32; zeros where not ``valid`` (...)."""
         flat = _subtract_mean(values, valid, self.mean)
         flat *= self.scale
         return torch.from_numpy(flat.astype(np.float32)).view(values.shape)
-
-    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        """The arrays that a model file stores."""
-        return {"mean": self.mean, "scale": self.scale}
 
 
 Preprocessing = PCAWhitening | Standardising
@@ -153,26 +139,14 @@ PREPROCESSINGS: dict[str, Callable[[Scene], Preprocessing]] = {
     "standardising": Standardising.fit,
 }
 # By the names that model files use
-KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {
-    "whitening": PCAWhitening,
-    "standardising": Standardising,
-}
+KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {"whitening": PCAWhitening, "standardising": Standardising}
 
 
 def kind_of(preprocessing: Preprocessing) -> str:
     return next(name for name, kind in KINDS.items() if isinstance(preprocessing, kind))
 
 
-def _check_arrays(shapes: dict[str, tuple[int, ...]], arrays: dict[str, npt.NDArray[np.float64]]) -> None:
-    """Refuse arrays of another shape or type, or with NaN: they may come from a file."""
-    for name, array in arrays.items():
-        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
-            raise ValueError(f"{name} is not {' x '.join(map(str, shapes[name]))} finite float64 numbers")
-
-
-def _subtract_mean(
-    values: npt.NDArray[np.floating], valid: npt.NDArray[np.bool_] | None, mean: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _subtract_mean(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array) -> Array:
     """(..., bands) -> (pixels, bands) minus the mean, in float64; zeros where not ``valid``"""
     flat = values.reshape(-1, mean.size).astype(np.float64)
     if valid is not None and not valid.all():
@@ -181,12 +155,12 @@ def _subtract_mean(
     return flat
 
 
-def _alive(variances: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
+def _alive(variances: Array, mean: Array, name: str) -> Mask:
     """Which variances exceed rounding errors; refuse a scene where none does."""
     # A constant band of large values has rounding errors too, so that the floor depends on the mean as well.
     scale = np.finfo(np.float64).eps * mean.size
     floor = scale * max(float(variances.max()), float(np.square(mean).max()) * scale)
-    alive: npt.NDArray[np.bool_] = variances > floor
+    alive: Mask = variances > floor
     if not alive.any():
         raise SceneError(
             f"scene {name!r} is constant: every band has the same value everywhere, so there is nothing to "
@@ -195,7 +169,7 @@ def _alive(variances: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], na
     return alive
 
 
-def _moments(scene: Scene) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(scene: Scene) -> tuple[Array, Array]:
     """Mean (bands,) and covariance (bands, bands) of the valid pixels, block by block.
 
     Blocks are centred on their own mean before they are merged (Chan, Golub and LeVeque 1983), which avoids
@@ -225,10 +199,7 @@ def _moments(scene: Scene) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.floa
             "infinity or nodata; give a cube with finite values"
         )
     if invalid:
-        warnings.warn(
-            f"{invalid} of {invalid + count} pixels of scene {scene.name!r} hold NaN, infinity or nodata "
-            "and are masked",
-            DataWarning,
-            stacklevel=3,
+        warn_data(
+            f"{invalid} of {invalid + count} pixels of scene {scene.name!r} hold NaN, infinity or nodata and are masked"
         )
     return mean, scatter / (count - 1)

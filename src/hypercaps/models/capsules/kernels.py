@@ -34,23 +34,12 @@ class Stack:
     Shapes as in the modules: spatial (K, D*D), the others (out, in, window).
     """
 
-    spatial: Tensor
-    spatial_bias: Tensor
-    primary: Tensor
-    primary_bias: Tensor
-    conv: Tensor
-    conv_bias: Tensor
+    weights: tuple[Tensor, ...]  # weight and bias of each layer
     strides: tuple[int, int]
     capsule: int  # dimension of the squashed parent capsules; 0: neurons with ReLU
 
-    @property
-    def weights(self) -> tuple[Tensor, ...]:
-        return self.spatial, self.spatial_bias, self.primary, self.primary_bias, self.conv, self.conv_bias
-
     def sizes(self, bands: int) -> native.Layers:
-        (filters, area), (channels1, _, window1), (channels2, _, window2) = (
-            weight.shape for weight in (self.spatial, self.primary, self.conv)
-        )
+        (filters, area), (channels1, _, window1), (channels2, _, window2) = (w.shape for w in self.weights[::2])
         stride1, stride2 = self.strides
         positions1 = (bands - window1) // stride1 + 1
         return native.Layers(
@@ -71,14 +60,15 @@ class Stack:
 
     def packed(self) -> tuple[Tensor, ...]:
         """The weights as matrices (k, out), k running over the window and, faster, over the input channels; padded."""
-        filters, channels1, channels2 = (_padded(len(w)) for w in (self.spatial, self.primary, self.conv))
+        spatial, spatial_bias, primary, primary_bias, conv, conv_bias = self.weights
+        filters, channels1, channels2 = (_padded(len(weight)) for weight in (spatial, primary, conv))
         return (
-            _fill(self.spatial.T, -1, filters),
-            _fill(self.spatial_bias.flatten(), filters),
-            _fill(self.primary.permute(2, 1, 0), -1, filters, channels1),  # (window, in, out)
-            _fill(self.primary_bias, channels1),
-            _fill(self.conv.permute(2, 1, 0), -1, channels1, channels2),
-            _fill(self.conv_bias, channels2),
+            _fill(spatial.T, -1, filters),
+            _fill(spatial_bias.flatten(), filters),
+            _fill(primary.permute(2, 1, 0), -1, filters, channels1),  # (window, in, out)
+            _fill(primary_bias, channels1),
+            _fill(conv.permute(2, 1, 0), -1, channels1, channels2),
+            _fill(conv_bias, channels2),
         )
 
 
@@ -121,27 +111,16 @@ class _LayerResults:
         """Gradients with respect to ``stack.weights``, from the gradient with respect to the children."""
         shapes = [part.shape for part in self.packed]
         lengths = [shape.numel() for shape in shapes]
-        pixels = len(self.places)
+        pixels, weights, gradient = len(self.places), _addresses(self.packed), gradient.contiguous()
         sums = torch.empty(-(-pixels // native.TRAIN_CHUNK), sum(lengths))
-        native.run(
-            "layers_back",
-            self.sizes,
-            _addresses(self.packed),
-            self.spectra,
-            self.places,
-            pixels,
-            self.features,
-            self.primary,
-            self.parents,
-            gradient.contiguous(),
-            sums,
-        )
+        inputs = self.sizes, weights, self.spectra, self.places, pixels
+        native.run("layers_back", *inputs, self.features, self.primary, self.parents, gradient, sums)
         gradients = [part.view(shape) for part, shape in zip(torch.split(sums.sum(0), lengths), shapes, strict=True)]
         spatial, spatial_bias, primary, primary_bias, conv, conv_bias = gradients
-        filters, channels1, channels2 = (len(w) for w in (self.stack.spatial, self.stack.primary, self.stack.conv))
+        filters, channels1, channels2 = (len(weight) for weight in self.stack.weights[::2])
         return (
             spatial[:, :filters].T,
-            spatial_bias[:filters].view_as(self.stack.spatial_bias),
+            spatial_bias[:filters][:, None],
             primary[:, :filters, :channels1].permute(2, 1, 0),
             primary_bias[:channels1],
             conv[:, :channels1, :channels2].permute(2, 1, 0),
@@ -206,18 +185,8 @@ class _RoutingResults:
         kernel = {"capsules": "squash_back", "lengths": "lengths_back"}[of]
         native.run(kernel, self.routing, pixels, self.sums, gradient, sums_back, by_class)
         children_back, viewpoints_back = torch.empty_like(self.children), torch.empty_like(self.viewpoints)
-        native.run(
-            "route_back",
-            self.routing,
-            self.children,
-            self.viewpoints,
-            self.couplings,
-            pixels,
-            sums_back,
-            by_class,
-            children_back,
-            viewpoints_back,
-        )
+        routed = self.routing, self.children, self.viewpoints, self.couplings
+        native.run("route_back", *routed, pixels, sums_back, by_class, children_back, viewpoints_back)
         return children_back, viewpoints_back
 
 
@@ -257,7 +226,12 @@ def lengths(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, 
     """
     viewpoints = _whole(viewpoints)
     if not torch.is_grad_enabled():
-        return _lengths_in_one_pass(stack, viewpoints, iterations, spectra, places)
+        viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
+        sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
+        routing = _sizes(viewpoints, iterations, len(places))
+        lengths = torch.empty(len(places), routing.classes)
+        native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), lengths)
+        return lengths
     result: Tensor = _Lengths.apply(  # type: ignore[no-untyped-call]
         stack, iterations, spectra, places, viewpoints, *stack.weights
     )
@@ -280,15 +254,6 @@ class _Lengths(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         children_back, viewpoints_back = ctx.routed.back(gradients[0], of="lengths")
         return None, None, None, None, viewpoints_back, *ctx.layers.back(children_back)
-
-
-def _lengths_in_one_pass(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor) -> Tensor:
-    viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
-    sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
-    routing = _sizes(viewpoints, iterations, len(places))
-    result = torch.empty(len(places), routing.classes)
-    native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), result)
-    return result
 
 
 # ---- routing by torch alone ------------------------------------------------------------------------------------------

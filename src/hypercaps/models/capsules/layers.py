@@ -25,14 +25,15 @@ def positions_after(length: int, window: int, stride: int) -> int:
     return (length - window) // stride + 1
 
 
-def check_spectrum(bands: int, first_window: int, first_stride: int, second_window: int) -> None:
-    """Refuse a spectrum that is too short for two unpadded convolutions in turn."""
-    smallest = first_window + first_stride * (second_window - 1)
+def positions_after_two(bands: int, first: tuple[int, int], second: tuple[int, int]) -> int:
+    """Positions after two unpadded convolutions of (window, stride) along the spectrum; refuses too few bands."""
+    smallest = first[0] + first[1] * (second[0] - 1)
     if bands < smallest:
         raise ModelError(
-            f"{bands} bands are too few for windows of {first_window} and {second_window}: at least {smallest} are "
-            "needed; use smaller windows or a scene with more bands"
+            f"{bands} bands are too few for windows of {first[0]} and {second[0]}: at least {smallest} are needed; use "
+            "smaller windows or a scene with more bands"
         )
+    return positions_after(positions_after(bands, *first), *second)
 
 
 class SpatialConv(nn.Module):
@@ -56,7 +57,7 @@ class SpatialConv(nn.Module):
         return torch.baddbmm(bias, self.weight.expand(batch, filters, area), pixels).relu()
 
 
-class _SpectralConv(nn.Module):
+class SpectralConv(nn.Module):
     """A 1-D convolution along the spectrum without padding, Xavier-uniform weights and zero biases."""
 
     def __init__(self, channels_in: int, channels: int, window: int, stride: int, generator: Generator | None) -> None:
@@ -75,18 +76,11 @@ class PrimaryCaps(nn.Module):
     """L(2): a 1-D convolution along the spectrum, ReLU (Eq. 2), its channels grouped into a arrays of d-D capsules."""
 
     def __init__(
-        self,
-        filters_in: int,
-        arrays: int,
-        size: int,
-        window: int,
-        stride: int,
-        *,
-        generator: Generator | None = None,
+        self, filters_in: int, arrays: int, size: int, window: int, stride: int, *, generator: Generator | None = None
     ) -> None:
         super().__init__()
         self.arrays, self.size = arrays, size
-        self.conv = _SpectralConv(filters_in, arrays * size, window, stride, generator)
+        self.conv = SpectralConv(filters_in, arrays * size, window, stride, generator)
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, K, C) -> O(2): (B, a, d, c2)"""
@@ -114,7 +108,7 @@ class ConvCaps1d(nn.Module):
     ) -> None:
         super().__init__()
         self.windows, self.size = windows, size
-        self.conv = _SpectralConv(arrays_in * size_in, windows * size, window, stride, generator)
+        self.conv = SpectralConv(arrays_in * size_in, windows * size, window, stride, generator)
         # Squashing makes short capsules much shorter. With twice Xavier's range the network generalises slightly
         # better (docs/open-choices.md).
         self.conv.weight.data.mul_(2.0)
