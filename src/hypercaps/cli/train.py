@@ -39,7 +39,7 @@ Epochs = Annotated[
         opt.TRAINING,
         "--epochs",
         "N",
-        "Number of epochs; for recipe best, of the first of its two stages.",
+        "Number of epochs; for recipe best, of the first stage.",
         "the recipe's",
     ),
 ]
