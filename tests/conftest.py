@@ -8,7 +8,7 @@ from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 import pytest

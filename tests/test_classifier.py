@@ -331,3 +331,10 @@ def test_labels_are_checked_once_for_a_scene() -> None:
     with pytest.warns(DataWarning) as whole:
         ConvCapsClassifier(method="rbf-svm").fit(scene, Labels.from_array(array))
     assert len([warning for warning in whole if "are left out" in str(warning.message)]) == 1
+
+
+def test_scores_of_an_earlier_training_are_not_kept(made: tuple[Scene, Labels]) -> None:
+    classifier = ConvCapsClassifier(method="rbf-svm").fit(*made)
+    assert classifier.scores_.oa > 50
+    classifier.fit(*made, evaluate=False)
+    assert not hasattr(classifier, "scores_")

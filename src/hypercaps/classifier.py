@@ -168,6 +168,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             This classifier.
         """
         job = self._check(scene, labels, split)
+        self.__dict__.pop("scores_", None)  # of an earlier model
         data = TrainingData.read(job)
         method, batch_size = job.method, job.record.batch_size or 1
         settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress)

@@ -196,6 +196,7 @@ def test_without_wavelengths_nothing_can_be_resampled(model: ConvCapsClassifier)
                         "510.0 nm and 22 more)"]),
         (COARSE[2:], ["2 are missing (450.0, 470.0 nm)"]),
         (np.append(COARSE, [970.0, 990.0]), ["2 are not the model's (970.0, 990.0 nm)"]),
+        (np.sort(np.append(COARSE, [455.0, 463.0])), ["2 are not the model's (455.0, 463.0 nm)"]),
         (COARSE[::-1], ["they are in another order or more than once"]),
         (np.append(COARSE[:-2] + ([0] * 20 + [3] * 4), 1500.0), ["2 are missing (930.0, 950.0 nm)",
          "1 are not the model's (1500.0 nm)", "4 are shifted by up to 3.0 nm (853.0 for 850.0, 873.0 for 870.0, 893.0 "

@@ -20,9 +20,10 @@ from hypercaps.cli import app
 from hypercaps.data.labels import Legend, Suggestion
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.data.window import tile_windows
-from hypercaps.errors import OutputError, SceneError
+from hypercaps.errors import LabelsError, OutputError, SceneError
 from hypercaps.inference.predict import MappedWindow
 from hypercaps.inference.suggest import KEPT, suggest
+from hypercaps.io.open import open_labels
 from hypercaps.io.writers.points import write_points
 from support.scenes import make_cube
 
@@ -193,3 +194,16 @@ def test_suggest_refuses_bad_output_names_in_one_sentence(files: tuple[Path, Pat
         result = hypercaps("suggest", *files, "--wavelengths", tmp_path / "waves.txt", "--out", tmp_path / name)
         assert result.exit_code == 2 and sentence in " ".join(result.output.split()), result.output
         assert not (tmp_path / name).exists()
+
+
+def test_the_predictions_of_suggest_are_no_labels(tmp_path: Path) -> None:
+    """The points get an empty field for the user's classes; their predicted classes are never taken for labels."""
+    scene, path = georeferenced(), tmp_path / "points.gpkg"
+    write_points(path, two_suggestions(), scene, "kind")
+    fields = dict(zip(pyogrio.read_info(path)["fields"], pyogrio.read_info(path)["dtypes"], strict=True))
+    assert fields["kind"] == "object" and list(pyogrio.raw.read(path, columns=["kind"])[3][0]) == ["", ""]
+    write_points(path, two_suggestions(), scene)
+    with pytest.raises(LabelsError, match=r"which field of .* holds the class.*--class-field"):
+        open_labels(path, scene=scene)
+    with pytest.raises(OutputError, match="have a field 'Rank' already"):
+        write_points(path, two_suggestions(), scene, "Rank")

@@ -28,6 +28,8 @@ from support.memory import output_of
 from support.rasters import GRID, write
 from support.sidecar_files import ENMAP, WAVES, enmap_xml
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 CUBE = np.random.default_rng(0).integers(1, 3000, (12, 11, 4))
 
 
@@ -408,8 +410,6 @@ def test_kilobytes_that_claim_400_terabytes(tmp_path: Path) -> None:
 import time
 from hypercaps.errors import SceneError
 from hypercaps.io.open import open_scene
-
-pytestmark = pytest.mark.xdist_group("processes")
 for path in {[str(path) for path in paths]!r}:
     started = time.monotonic()
     try:

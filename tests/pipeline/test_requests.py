@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hypercaps import ConvCapsClassifier
@@ -78,3 +79,16 @@ def test_every_layer_has_its_files_in_the_run_folder(tmp_path: Path) -> None:
     assert names <= set(RUN_FILES) and len(names) == len(LAYERS) + 3  # two files of the legend, and the picture
     assert request.main == tmp_path / "map.tif" and request.partial == tmp_path / "map.tif.partial"
     assert all(layer.description and RUN_FILES[layer.file] == layer.description for layer in LAYERS.values())
+
+
+@pytest.mark.parametrize(
+    ("option", "request_"),
+    [
+        ("probabilities", MapRequest(run_files(["probabilities"]))),
+        ("mask", MapRequest(mask=np.ones((2, 2), dtype=bool))),
+    ],
+)
+def test_layers_and_masks_are_refused_without_a_map(option: str, request_: MapRequest) -> None:
+    assert TrainRequest(map=request_).with_map
+    with pytest.raises(OutputError, match=f"--{option} is about the map, and --no-map leaves it out"):
+        TrainRequest(map=request_, with_map=False)

@@ -47,9 +47,9 @@ def map_(
     """Classify every pixel of a scene with a trained model.
 
     The map is a Cloud Optimized GeoTIFF on the scene's grid; class names and
-    colours are in FILE.aux.xml and in a QGIS style beside it; --coverage writes
-    FILE_sets.tif. Finished windows are kept in FILE.partial until the map is
-    complete.
+    colours are in map.tif.aux.xml and in the QGIS style map.qml beside it, for
+    --out map.tif; --coverage writes map_sets.tif. Finished windows are kept in
+    map.tif.partial until the map is complete.
     """
     from hypercaps.io.open import open_mask
     from hypercaps.io.writers.atomic import file_sha256

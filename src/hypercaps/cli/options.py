@@ -155,7 +155,7 @@ SplitKind = Annotated[
         "set; blocks have no leakage.",
     ),
 ]
-Block = Annotated[int, option(SPLIT, "--block", "N", "Side of the blocks of --split blocks, in pixels.", min=2)]
+Block = Annotated[int, option(SPLIT, "--block", "N", "Side of the blocks of a block split, in pixels.", min=2)]
 Both = Annotated[
     bool,
     flag(
@@ -212,7 +212,7 @@ Coverage = Annotated[
         MAP,
         "--coverage",
         "C",
-        "Also write how many classes are needed to include the true one in this share of the pixels.",
+        "Also write the size of the conformal prediction set at this coverage, as a share from 0 to 1.",
         "not written",
     ),
 ]
@@ -225,7 +225,7 @@ Mask = Annotated[
         MAP,
         "--mask",
         "FILE",
-        "Use only pixels inside these polygons, or where this raster is not 0.",
+        "Only pixels inside these polygons, or where this raster is not 0.",
         "the whole scene",
     ),
 ]

@@ -54,7 +54,7 @@ def suggest(
     windows = plan_windows(cube, patch=trained.patch, pixels=pixels_within(most_memory, classifier, cube))
     scored = classifier.map_windows(cube, windows, only=only, with_scores=True, raw=True)
     points = choose(scored, trained.legend, n, labelled=labelled, name=cube.name)
-    write_points(out, points, cube)
+    write_points(out, points, cube, class_field)
     console = console_out()
     if len(points) < n:
         console.print(f"Only {len(points)} pixels can be suggested, not {n}.")

@@ -184,7 +184,7 @@ def differences(model: Floats, scene: Floats) -> list[str]:
     nearest = to_scene.argmin(axis=1)
     offset = to_scene.min(axis=1)
     missing = offset > np.maximum(_spacing(model) / 2, TOLERANCE_NM)
-    extra = to_scene.min(axis=0) > np.maximum(_spacing(scene) / 2, TOLERANCE_NM)
+    extra = ~np.isin(np.arange(scene.size), nearest[~missing])  # not the nearest to any band of the model
     shifted = ~missing & (offset > _tolerance(model))
     texts = []
     if missing.any():

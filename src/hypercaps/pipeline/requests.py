@@ -122,8 +122,10 @@ class TrainRequest:
     force: bool = False  # replace a run in the folder
 
     def __post_init__(self) -> None:
-        for option in _CALIBRATED:
-            if getattr(self.map, option) is not None and not self.with_map:
+        options = {name: getattr(self.map, name) is not None for name in (*_CALIBRATED, "mask")}
+        options |= {name: not layer.in_every_run and name in self.map.files for name, layer in LAYERS.items()}
+        for option, is_given in options.items():
+            if is_given and not self.with_map:
                 raise OutputError(f"--{option} is about the map, and --no-map leaves it out: give one of them")
 
 

@@ -130,8 +130,8 @@ class TrainingLoop:
         loss = self._train_epoch(epoch)
         if not math.isfinite(loss):
             raise TrainingError(
-                f"training diverged in epoch {epoch}: the loss is {loss}; lower the learning rate of "
-                f"{self.optimizer.param_groups[0]['lr']}"
+                f"training diverged in epoch {epoch + self.stage.epochs_before}: the loss is {loss}; choose another "
+                "recipe or seed, or check the scene for extreme values"
             )
         n_val = len(self.examples.val)
         with self.settings.device.arithmetic():

@@ -29,6 +29,8 @@ _OTHER_NAMES = re.compile(
     r"description|source|author|operator|layer|path|begin|end|visibility|drawOrder|icon"
 )
 _COLOR_FIELDS = ("color", "colour", "rgb")
+# Fields of the points of ``hypercaps suggest``: its classes are predictions, not labels.
+_SUGGESTION_FIELDS = {"rank", "class", "second", "confidence", "margin"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def choose_fields(layer: VectorLayer, class_field: str | None) -> ClassFields:
             raise LabelsError(f"{layer.path} has no field {class_field!r} to take classes from: it has {listing}")
         return ClassFields(class_field, _name_field(class_field, kinds), colors if colors != class_field else None)
     candidates = [name for name in usable if kinds[name] != "fractions" and not _OTHER_NAMES.fullmatch(_plain(name))]
+    if set(usable) >= _SUGGESTION_FIELDS:
+        candidates = [name for name in candidates if name not in (*_SUGGESTION_FIELDS, "row", "col")]
     candidates = [name for name in candidates if _plain(name) in _CLASS_NAMES] or candidates
     name_fields = {_name_field(name, kinds) for name in candidates}  # a number and its name are one candidate
     candidates = [name for name in candidates if name not in name_fields]

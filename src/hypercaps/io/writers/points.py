@@ -31,11 +31,12 @@ def check_placed(path: Path, scene: Scene) -> None:
         )
 
 
-def write_points(path: Path, points: Sequence[Suggestion], scene: Scene) -> None:
-    """Write points with rank, classes and confidence, all or nothing.
+def write_points(path: Path, points: Sequence[Suggestion], scene: Scene, label_field: str | None = None) -> None:
+    """Write points with rank, predicted classes and confidence, all or nothing.
 
-    x and y are the centre of the pixel in the scene's coordinate system; GeoJSON has longitude and latitude, as its
-    standard requires. Rows and columns count from 0.
+    ``label_field`` is an empty field for the classes that the user will enter. x and y are the centre of the pixel in
+    the scene's coordinate system; GeoJSON has longitude and latitude, as its standard requires. Rows and columns count
+    from 0.
     """
     check_placed(path, scene)
     xy = _centres(points, scene)
@@ -48,6 +49,10 @@ def write_points(path: Path, points: Sequence[Suggestion], scene: Scene) -> None
         "row": [point.row for point in points],
         "col": [point.col for point in points],
     }
+    if label_field is not None:
+        if label_field.lower() in columns:
+            raise OutputError(f"the points have a field {label_field!r} already: give the class field another name")
+        columns[label_field] = [""] * len(points)
     if path.suffix.lower() == ".csv":
         if xy is not None:
             columns |= {"x": xy[0].tolist(), "y": xy[1].tolist()}
