@@ -54,11 +54,12 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     train : float, default 0.2
-        Share of each class's labelled pixels to train on, 0 to 1. With ``split_by="blocks"`` the share of the blocks,
-        with ``"polygons"`` of each class's polygons.
+        Share of each class's labelled pixels to train on, 0 to 1. Whole polygons and blocks come as near to it as they
+        can.
     val : float, default 0.1
-        Share to validate on, 0 to 1: these pixels choose the epoch and calibrate the confidence. With 0 the last epoch
-        is kept and confidences are not calibrated. The rest is the test set.
+        Share to validate on, 0 to 1: these pixels calibrate the confidence and, in recipes ``paper`` and ``tuned``,
+        choose the epoch (``best`` keeps the last one). With 0 the last epoch is kept and confidences are not
+        calibrated. The rest is the test set.
     per_class : int, optional
         Number of training pixels of each class, in place of the share ``train``.
     split_by : {"random", "polygons", "blocks"}, default "random"

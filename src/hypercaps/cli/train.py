@@ -127,7 +127,7 @@ def _check_split_options(ctx: typer.Context) -> None:
 
     refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block", "both"))
     check_kind(ctx.params["split"])
-    if ctx.params["split"] != "blocks":  # with blocks, --train is a share of the ground, and --per-class draws from it
+    if ctx.params["split"] != "blocks":  # with blocks, --train sizes the training blocks, --per-class draws from them
         refuse_together(ctx, "per_class", ("train",))
         if not ctx.params["both"]:
             refuse_without(ctx, "block", "--split blocks")

@@ -1,7 +1,9 @@
 """Classify a scene window by window, with a halo of half a patch.
 
-Networks compute in tiles on a fixed grid of the scene, and windows consist of whole tiles. Every pixel therefore goes
-through the same sums whatever the window size, and maps agree to the last bit.
+Maps agree to the last bit whatever the window size, in one of two ways. The compiled kernels compute every pixel by
+the same sums in any batch, so a window is classified as a whole (``_classify_indexed``). Other networks round
+differently for other batches: they compute in tiles of 16 x 16 pixels on a fixed grid of the scene
+(``_classify_tile``), and windows consist of whole tiles.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Recipe(ABC):
     """How a network is trained: the interface of all kinds of recipes."""
 
     name: str
-    structure: Mapping[str, object] | None  # sizes and starting weights that belong to the recipe
+    structure: Mapping[str, object] | None  # sizes and initial weights that belong to the recipe
     has_epochs: ClassVar[bool] = True  # False: it takes neither epochs nor a batch size
     uses_pseudo_labels: ClassVar[bool] = False  # needs unlabelled pixels, and memory to propagate labels to them
     alternative: ClassVar[str] = "take another method"  # what to do where memory is too small

@@ -29,7 +29,7 @@ class MapContext:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """Layers of the partial map: those written, and classes and confidence, so that a resumed map may add them."""
+        """Layers of the partial map: those written, and classes and confidence: resuming may add or omit these."""
         names = {CLASSES.name, CONFIDENCE.name, *self.request.files}
         return tuple(layer for name, layer in LAYERS.items() if name in names)
 

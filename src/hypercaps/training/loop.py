@@ -248,7 +248,7 @@ def all_scores(network: nn.Module, store: PatchStore, batch_size: int) -> Tensor
 
 
 def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
-    """Fit a network that is solved at once: a history of one epoch, with its loss."""
+    """Fit a network without epochs: a history of one epoch, with its loss."""
     assert isinstance(network, Solvable)
     started = time.perf_counter()
     features, val_features = (_all_features(network, examples.store, which) for which in (examples.train, examples.val))

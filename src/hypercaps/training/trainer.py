@@ -1,4 +1,7 @@
-"""The trainer that recipes use: the training loop on the pixels of one split."""
+"""The trainer that recipes use: the training loop on the pixels of one split.
+
+The recipes themselves are in ``models.recipes``, because ``models.registry`` lists them and training imports models.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EMIT products (NetCDF-4): a swath in sensor geometry, its bands, and the lookup table to a grid on the ground."""
+"""EMIT products (NetCDF-4): a swath in sensor geometry, its bands, and the lookup table to a georeferenced grid."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _band_list(file: Hdf5, cube: Variable, name: str) -> Floats | None:
 
 
 def _lookup(file: Hdf5, cube: Variable) -> Lookup | None:
-    """The table from the ground to the swath; None, with a warning, if the product lacks a part of it."""
+    """The table from the georeferenced grid to the swath; None, with a warning, if the product lacks a part of it."""
     x, y = (file.variables.get(f"location/glt_{axis}") for axis in "xy")
     crs = crs_of_text(str(file.attrs.get("spatial_ref", "")))
     numbers = file.attrs.get("geotransform")

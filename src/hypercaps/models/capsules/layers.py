@@ -109,7 +109,7 @@ class ConvCaps1d(nn.Module):
         super().__init__()
         self.windows, self.size = windows, size
         self.conv = SpectralConv(arrays_in * size_in, windows * size, window, stride, generator)
-        # Squashing makes short capsules much shorter. With twice Xavier's range the network generalises slightly
+        # Squashing makes short capsules much shorter. With twice the Xavier range the network generalises slightly
         # better (docs/open-choices.md).
         self.conv.weight.data.mul_(2.0)
 
