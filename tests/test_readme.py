@@ -57,16 +57,18 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path, monkeypa
     for line in lines:
         run_command(line)
         if "suggest" in line:  # step 4 of the loop: somebody enters the classes of the points in a GIS
-            label_points(Path("points.gpkg"))
+            label_points(Path("points-1.gpkg"))
     assert {"map.tif", "confidence.tif"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def label_points(path: Path) -> None:
-    """Fill the field ``kind`` of suggested points with their true class: the scene has three stripes of 20 columns."""
-    _, _, geometries, fields = pyogrio.raw.read(path, columns=["col"])
-    kinds = [CLASS_NAMES[column // 20] for column in fields[0]]
+    """Fill the empty field ``kind`` of suggested points with their true class: three stripes of 20 columns each."""
+    meta, _, geometries, values = pyogrio.raw.read(path)
+    fields = dict(zip(meta["fields"], values, strict=True))
+    assert set(fields["kind"]) == {""}
+    fields["kind"] = [CLASS_NAMES[column // 20] for column in fields["col"]]
     path.unlink()
-    write_vector(path, list(shapely.from_wkb(geometries)), {"kind": kinds}, grid=None)
+    write_vector(path, list(shapely.from_wkb(geometries)), fields, grid=None)
 
 
 @pytest.mark.parametrize(("page", "count"), [("docs/data.md", 8), ("docs/methods.md", 3)])
