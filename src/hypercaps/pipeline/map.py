@@ -15,7 +15,7 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import plan_windows
 from hypercaps.data.window import Window
-from hypercaps.errors import ClusterError, HypercapsError, OutputError, warn_data
+from hypercaps.errors import ClusterError, HypercapsError, warn_data
 from hypercaps.inference.predict import OnProgress, bytes_per_pixel, check_mask
 from hypercaps.io.writers.partial_map import PartialLayer, PartialMap, check_partial
 from hypercaps.pipeline.fill_map import Mapper, fill, report_invalid_pixels
@@ -57,9 +57,9 @@ def make_map(
             fill(unfinished, windows, mapper, context, on_progress)
             report_invalid_pixels(unfinished, context)
             write_rasters(unfinished, context, truth)
-        except (ClusterError, OutputError):  # such as a full disk: the finished windows are worth resuming
+        except ClusterError:  # the finished windows are worth resuming
             raise
-        except HypercapsError:  # a resumed map would fail in the same way
+        except HypercapsError:  # a failed map leaves no file behind
             unfinished.remove()
             raise
         unfinished.remove()
