@@ -158,7 +158,10 @@ def print_explanation(console: Console, explanation: Explanation, *, most: int =
 
     def named(bands: list[int]) -> str:
         names = [f"band {band + 1}" if waves is None else f"{waves[band]:.0f} nm" for band in bands]
-        return ", ".join(f"{name} ({abs(share[band]):.1%})" for name, band in zip(names, bands, strict=True)) or "none"
+        return (
+            ", ".join(f"{name} ({100 * abs(share[band]):.1f} %)" for name, band in zip(names, bands, strict=True))
+            or "none"
+        )
 
     lines = (
         f"[bold]{escape(explanation.entry.name)}[/]: {escape(explanation.where)}",

@@ -98,6 +98,8 @@ def detect(spec: str, what: str) -> DetectedFile:
     if is_folder and not is_zarr(path):
         raise SceneError(f"{path} is a folder: give the file of the {what} itself")
     if not exists:
+        if what == "mask":
+            raise SceneError(f"there is no file {spec!r}: give the path of the mask")
         raise SceneError(
             f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
             f"{', '.join(catalog.names())}"

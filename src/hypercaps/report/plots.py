@@ -42,7 +42,7 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
     for ax in (left, right):
         if second_stage is not None:
             ax.axvspan(second_stage - 0.5, epochs[-1] + 0.5, color="0.94", zorder=0, label="second stage")
-        ax.axvline(best_epoch, color="0.4", linestyle=":", label=f"selected epoch: {best_epoch}")
+        ax.axvline(best_epoch, color="0.4", linestyle=":", label=f"kept epoch: {best_epoch}")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         ax.legend(frameon=False, fontsize=8)
     tidy(left, right)

@@ -101,3 +101,8 @@ def test_files_that_are_no_masks(tmp_path: Path) -> None:
     np.save(tmp_path / "empty.npy", np.zeros((40, 60)))
     with pytest.raises(LabelsError, match="no pixel of scene"):
         open_mask(tmp_path / "empty.npy", scene)
+
+
+def test_a_mask_that_does_not_exist_is_not_looked_for_among_public_scenes(tmp_path: Path) -> None:
+    with pytest.raises(LabelsError, match=r"there is no file '.*nothing\.tif': give the path of the mask$"):
+        open_mask(tmp_path / "nothing.tif", scene_on(GRID))
