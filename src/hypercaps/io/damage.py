@@ -16,7 +16,7 @@ from scipy.io.matlab import MatReadError
 from hypercaps.errors import HypercapsError, SceneError
 
 READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read"
-# What the readers raise on damaged files; RuntimeError covers NotImplementedError.
+# What the readers raise on damaged files.
 DAMAGE = (
     OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, SystemError, AssertionError,
     AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,

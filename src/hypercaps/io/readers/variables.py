@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Variable:
+class Variable(ABC):
     """One variable, not read yet; each format has its own subclass."""
 
     path: Path
@@ -43,11 +44,11 @@ class Variable:
     attrs: Attributes
     chunks: tuple[int, ...] | None  # lengths along each axis; None: contiguous
 
+    @abstractmethod
     def take(self, window: Slices) -> Part:
         """Read a window. The file is opened anew, so any thread or process may call this."""
-        raise NotImplementedError
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - not every format needs it
         """Refuse data that can't be read safely; call once before :meth:`take`."""
 
     @property
