@@ -124,7 +124,7 @@ PROBABILITIES = Layer(
 SETS = Layer(
     "sets",
     "sets.tif",
-    "number of classes needed to include the true one in the share of pixels given by --coverage",
+    "size of the conformal prediction set of each pixel",
     dtype="u1",
     blank=0,
     compute=_set_sizes,
