@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from hypercaps.compute.cluster.pool import still_wanted
+from hypercaps.compute.cluster.pool import still_needed
 
 
 def double(number: int) -> int:
@@ -33,7 +33,7 @@ def double_or_work(what: int | str) -> int | None:
         return double(what)
     Path(what).write_text("begun")
     for _ in range(600):
-        if not still_wanted():
+        if not still_needed():
             Path(what).write_text("stopped")
             break
         time.sleep(0.05)

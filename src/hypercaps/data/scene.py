@@ -170,8 +170,8 @@ class Scene:
     def from_xarray(cls, data: Any, *, name: str | None = None, wavelengths: npt.ArrayLike | None = None) -> Scene:
         """A scene over an xarray DataArray with named dimensions, or a Dataset with one such variable.
 
-        Rows, columns and bands are told by the names of the dimensions (``y``, ``x``, ``wavelength`` and the like, in
-        any order); wavelengths, band widths, good bands, coordinate system and grid come from coordinates and
+        Rows, columns and bands are recognised by the names of the dimensions (``y``, ``x``, ``wavelength`` and the
+        like, in any order); wavelengths, band widths, good bands, coordinate system and grid come from coordinates and
         attributes by the CF conventions, as for NetCDF and Zarr files. Lazy data is read by window: it must be readable
         from several threads, and its file must stay open. Pixels with NaN or a missing value in any band are invalid.
 

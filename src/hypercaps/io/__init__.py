@@ -1,1 +1,1 @@
-"""The only room that knows file formats and touches paths."""
+"""Reading and writing files: the only package that knows file formats and paths."""

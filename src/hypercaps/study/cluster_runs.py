@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from hypercaps.compute.cluster.pool import Cluster, here, still_wanted
+from hypercaps.compute.cluster.pool import Cluster, here, still_needed
 from hypercaps.errors import ClusterError, HypercapsError
 from hypercaps.study.folder import StudyFolder
 from hypercaps.study.plan import Setting
@@ -49,7 +49,7 @@ def run_on_worker(task: RunTask) -> RunOutcome | None:
         return None
 
     def watch(setting: Setting, progress: Progress) -> None:
-        if not still_wanted():
+        if not still_needed():
             raise KeyboardInterrupt  # ends the training as Ctrl-C does
 
     setting, scene = task.setting, task.setting.scene

@@ -73,7 +73,7 @@ def check_split(split: Split, labels: Labels) -> None:
                 "other labels, or the scene holds NaN, infinity or nodata there"
             )
     if split.test.size == 0:
-        raise SplitError("the split has no test pixel: without one nobody can say how good the map is")
+        raise SplitError("the split has no test pixel: without one the accuracy of the map is unknown")
     trained = set(np.unique(flat[split.train]).tolist())
     missing = [entry.name for entry in labels.legend if entry.label not in trained]
     if missing:

@@ -188,7 +188,7 @@ class Cluster:
         if isinstance(failure, KilledWorker):
             raise WorkersDiedError(
                 f"{failure.allowed_failures + 1} workers died one after another while they did the same piece of work, "
-                "most often for want of memory: their logs say why; give them more, or run fewer at once"
+                "most often because memory ran out: see their logs; give them more, or run fewer at once"
             )
         if isinstance(failure, RuntimeError) and "deserialization of the task graph" in str(failure):
             reason = f" ({failure.__cause__})" if failure.__cause__ else ""
@@ -241,7 +241,7 @@ def here() -> str:
     return f"worker {get_worker().address}"
 
 
-def still_wanted() -> bool:
+def still_needed() -> bool:
     """Inside a task: whether its result is still needed. A cancelled task continues unless it checks this."""
     from distributed import get_worker
 

@@ -148,7 +148,7 @@ def _repair(shapes: Geometries, feature: Ints) -> tuple[Geometries, Ints, int]:
 
 
 def _clip(shapes: Geometries, feature: Ints, box: Box) -> tuple[Geometries, Ints]:
-    """The shapes inside a box; those that lie wholly in it are unchanged."""
+    """The shapes inside a box; those entirely inside it are unchanged."""
     west, south, east, north = shapely.bounds(shapes).reshape(-1, 4).T
     meets = (west <= box[2]) & (east >= box[0]) & (south <= box[3]) & (north >= box[1])
     shapes, feature = shapes[meets], feature[meets]

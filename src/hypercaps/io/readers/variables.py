@@ -46,7 +46,7 @@ class Variable(ABC):
 
     @abstractmethod
     def take(self, window: Slices) -> Part:
-        """Read a window. The file is opened anew, so any thread or process may call this."""
+        """Read a window. The file is opened again, so any thread or process may call this."""
 
     def check(self) -> None:  # noqa: B027 - not every format needs it
         """Refuse data that can't be read safely; call once before :meth:`take`."""

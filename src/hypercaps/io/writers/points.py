@@ -26,8 +26,8 @@ def check_placed(path: Path, scene: Scene) -> None:
     """Refuse a georeferenced file for a scene without a coordinate system."""
     if path.suffix.lower() in _DRIVERS and None in (scene.map_grid.crs, scene.map_grid.transform):
         raise OutputError(
-            f"{path} can't be written: scene {scene.name!r} has no coordinate system, so its pixels lie nowhere on "
-            "earth; give a name that ends in .csv for their rows and columns"
+            f"{path} can't be written: scene {scene.name!r} has no coordinate system; give a name that ends in "
+            ".csv for the rows and columns of its pixels"
         )
 
 
