@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Scene
-from hypercaps.data.window import tile_windows
+from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError, warn_data
 
 Rgb = tuple[int, int, int]
@@ -44,6 +44,18 @@ class Suggestion:
     second: LegendEntry  # the class with the second-highest score
     confidence: float  # in the first
     margin: float  # score of the first minus that of the second
+
+
+@dataclass(frozen=True)
+class DoubtfulLabel:
+    """A labelled pixel that a model which was not trained on it assigns to another class."""
+
+    rank: int  # from 1, the most doubtful first
+    row: int
+    col: int
+    given: LegendEntry  # the class of the label
+    predicted: LegendEntry
+    doubt: float  # probability of the predicted class minus that of the given one, 0 to 1
 
 
 # Twelve distinct colours; further classes get colours from the colour wheel.
@@ -132,6 +144,8 @@ class Labels:
     name : for messages
     groups : (rows, columns) number of the polygon of each labelled pixel, 0 = unlabelled, so that a split can keep
         polygons whole; None if polygons are not known
+    tiles : the files that the labels came from, if they are several tiles on this grid, so that folds can hold out
+        whole tiles
 
     See also
     --------
@@ -142,6 +156,7 @@ class Labels:
     legend: Legend
     name: str = "labels"
     groups: npt.NDArray[np.int32] | None = None
+    tiles: tuple[Window, ...] = ()
     _checked: _Checked | None = field(default=None, init=False, repr=False, compare=False)  # set by where_valid
 
     def __getstate__(self) -> dict[str, object]:
@@ -155,6 +170,7 @@ class Labels:
         *,
         name: str = "labels",
         groups: npt.NDArray[np.int32] | None = None,
+        tiles: tuple[Window, ...] = (),
     ) -> Labels:
         """Check an array of class numbers and make labels of it.
 
@@ -164,6 +180,7 @@ class Labels:
         legend : names and colours of classes; classes that it lacks get default ones
         name : for messages
         groups : (rows, columns) number of the polygon of each labelled pixel, from 1 up
+        tiles : the files that the labels came from, if they are several
         """
         raw = np.asarray(array)
         if raw.ndim != 2:
@@ -191,7 +208,7 @@ class Labels:
             raise LabelsError(
                 f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up"
             )
-        return cls(values, (legend or Legend(())).only(present), name, groups)
+        return cls(values, (legend or Legend(())).only(present), name, groups, tiles)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -246,7 +263,7 @@ class Labels:
             "and are left out"
         )
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
-        return Labels.from_array(kept, self.legend, name=self.name, groups=groups)
+        return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)
 
     def digest(self) -> str:
         """SHA-256 of shape and class numbers, of the labels as they were given; ``where_valid`` does not change it."""

@@ -75,6 +75,7 @@ class Scene:
     transform : (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f, in units of ``crs``
     lookup : projection of a swath scene, which itself has neither ``crs`` nor ``transform``
     block : rows and columns of the file's blocks; None: it is stored row by row
+    tiles : where the files of a mosaic lie in the scene; empty: it is one file
 
     See also
     --------
@@ -93,6 +94,7 @@ class Scene:
     transform: Affine | None = None
     lookup: Lookup | None = None
     block: tuple[int, int] | None = None
+    tiles: tuple[Window, ...] = ()
 
     def __post_init__(self, good_bands: npt.ArrayLike | None) -> None:
         rows, cols, bands = self.shape

@@ -56,7 +56,8 @@ def open_scene(
 def read_scene(source: DetectedFile | Mosaic, options: OpenOptions, public: CatalogScene | None = None) -> Scene:
     """The scene in a file or in tiles; a public scene has its name and wavelengths from the catalogue."""
     if isinstance(source, Mosaic):
-        return scene_from(with_given(source.raster, options.wavelengths), source.tiles)
+        scene = scene_from(with_given(source.raster, options.wavelengths), source.tiles)
+        return replace(scene, tiles=source.windows)
     cube = source.load(3, "scene")
     with translate_errors(source.path):
         if isinstance(cube, StoredRaster):
@@ -145,6 +146,8 @@ def read_labels(
             return Labels.from_array(raster, legend, name=name)
     with translate_errors(raster.path if isinstance(source, Mosaic) else source.path):
         labels = labels_from(raster)
+        if isinstance(source, Mosaic):
+            labels = replace(labels, tiles=source.windows)
         return labels if scene is None else labels_on_grid(labels, raster, scene)
 
 

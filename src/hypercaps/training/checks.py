@@ -9,7 +9,7 @@ import numpy as np
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split
+from hypercaps.data.splits import WITHOUT_TEST, Split
 from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError, warn_data
 from hypercaps.models.registry import Method
 
@@ -72,7 +72,7 @@ def check_split(split: Split, labels: Labels) -> None:
                 f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
                 "other labels, or the scene holds NaN, infinity or nodata there"
             )
-    if split.test.size == 0:
+    if split.test.size == 0 and split.kind not in WITHOUT_TEST:
         raise SplitError("the split has no test pixel: without one the accuracy of the map is unknown")
     trained = set(np.unique(flat[split.train]).tolist())
     missing = [entry.name for entry in labels.legend if entry.label not in trained]

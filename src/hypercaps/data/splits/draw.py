@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from hypercaps.data.labels import Labels
 from hypercaps.data.splits.blocks import draw_blocks
+from hypercaps.data.splits.folds import Folds, draw_folds
 from hypercaps.data.splits.polygons import draw_polygons
 from hypercaps.data.splits.random import draw_random
-from hypercaps.data.splits.request import SplitDescription, SplitRequest
+from hypercaps.data.splits.request import WITHOUT_TEST, SplitDescription, SplitRequest
 from hypercaps.data.splits.split import Split
+from hypercaps.data.splits.units import label_units
+from hypercaps.data.window import Window
+from hypercaps.errors import SplitError, warn_data
 
 _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
 
 
-def draw(labels: Labels, request: SplitRequest) -> Split:
-    """Draw the requested split of the labelled pixels; the same request and labels give the same split."""
+def draw(labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = ()) -> Split:
+    """Draw the requested split of the labelled pixels; the same request and labels give the same split.
+
+    With the splits "folds" and "none" all labelled pixels train. ``tiles`` are the files of a mosaic, which folds hold
+    out as a whole; default: those of the labels.
+    """
+    if request.kind in WITHOUT_TEST:
+        how = SplitDescription.of(request)
+        if request.kind == "folds":
+            folds = draw_requested_folds(labels, request, tiles=tiles)
+            how = folds.describe()
+            _warn_untested(labels, folds)
+        none = np.empty(0, dtype=np.int64)
+        return Split(np.flatnonzero(labels.array), none, none, shape=labels.shape, how=how, patch=request.patch)
     train, val, test = _DRAW[request.kind](labels, request)
     return Split(train, val, test, shape=labels.shape, how=SplitDescription.of(request), patch=request.patch)
+
+
+def draw_requested_folds(labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = ()) -> Folds:
+    """The folds of a request of kind "folds", with ``tiles`` as for :func:`draw`."""
+    if request.kind != "folds":
+        raise SplitError(f"the split {request.kind!r} has no folds: ask for the split 'folds'")
+    units = label_units(labels, block=request.block, tiles=tiles or labels.tiles)
+    return draw_folds(labels, units, folds=request.folds, seed=request.seed)
+
+
+def _warn_untested(labels: Labels, folds: Folds) -> None:
+    """Name the classes that train only."""
+    names = [labels.legend.entries[position].name for position in folds.untested()]
+    if names:
+        warn_data(
+            f"{', '.join(names)} can't be tested: all pixels of {'it' if len(names) == 1 else 'each'} lie in one "
+            f"{folds.units.kind.removesuffix('s')}, which must train; label more of it elsewhere"
+        )
 
 
 def split_by_share(labels: Labels, train: float = 0.2, val: float = 0.1, *, seed: int = 0, patch: int = 7) -> Split:

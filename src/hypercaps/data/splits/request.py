@@ -10,7 +10,8 @@ from typing import Any
 
 from hypercaps.errors import SplitError
 
-KINDS = ("random", "polygons", "blocks")
+KINDS = ("random", "polygons", "blocks", "folds", "none")
+WITHOUT_TEST = ("folds", "none")  # all labelled pixels train: scores come from folds, or there is none
 
 
 def check_kind(kind: str) -> None:
@@ -25,15 +26,18 @@ class SplitRequest:
 
     Parameters
     ----------
-    kind : "random" draws pixels of each class, "polygons" whole polygons, "blocks" whole squares of pixels
+    kind : "random" draws pixels of each class, "polygons" whole polygons, "blocks" whole squares of pixels; with
+        "folds" all labelled pixels train, and spatial units of them are held out in turn for the score; with "none" all
+        train and there is no score
     train, val : share (0 to 1) of each class's pixels for training and validation; the rest is the test set
     per_class : number of training pixels of each class. It replaces ``train`` for random pixels and polygons; for
         blocks, ``train`` is the share of pixels in training blocks, from which ``per_class`` pixels are drawn
-    block : side of the blocks in pixels, at least that of a patch; blocks only
+    block : side of the blocks in pixels, at least that of a patch; for folds, the longest side of a unit
     seed : of the random number generator
     patch : side of the patches in pixels, for which leakage is counted
     guard : width of the guard band between blocks in pixels, None for half a patch; blocks only
     at_most : largest share of a class that trains where ``per_class`` is more than that; random pixels only
+    folds : number of folds, None for 5 or as many as there are units; folds only
     """
 
     kind: str = "random"
@@ -45,6 +49,7 @@ class SplitRequest:
     patch: int = 7
     guard: int | None = None
     at_most: float = 1.0
+    folds: int | None = None
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -59,41 +64,63 @@ class SplitRequest:
                 f"{self.per_class} training pixels per class and a validation share of {val} don't work: at least 1 "
                 "pixel and a share from 0 to below 1 are expected"
             )
+        self._check_folds()
         if self.kind == "blocks":
-            self._check_block()
+            self._check_block(max(self.guarded_patch, 2))
+        elif self.kind == "folds":
+            self._check_block(2)
 
     @property
     def uses_train(self) -> bool:
         """Whether the share ``train`` has an effect."""
-        return self.kind == "blocks" or self.per_class is None
+        return self.kind == "blocks" or (self.per_class is None and self.kind not in WITHOUT_TEST)
 
     @property
     def guarded_patch(self) -> int:
         """Side of the patches that the guard band keeps apart, in pixels."""
         return self.patch if self.guard is None else 2 * self.guard + 1
 
-    def _check_block(self) -> None:
-        patch = self.guarded_patch
-        try:
-            side = operator.index(self.block)
-        except TypeError:
-            side = 0
-        if side < max(patch, 2):
+    def _check_folds(self) -> None:
+        if self.per_class is not None and self.kind in WITHOUT_TEST:
             raise SplitError(
-                f"blocks of {self.block!r} pixels can't keep patches of {patch} x {patch} apart: give a whole number "
-                f"of at least {max(patch, 2)}"
+                f"{self.per_class} training pixels per class and the split {self.kind!r} don't work together: all "
+                "labelled pixels train with it"
             )
+        if self.folds is None:
+            return
+        folds = _whole(self.folds)
+        if self.kind != "folds" or folds < 2:
+            raise SplitError(
+                f"{self.folds!r} folds and the split {self.kind!r} don't work: a whole number of at least 2 is "
+                "expected, with the split 'folds'"
+            )
+        object.__setattr__(self, "folds", folds)
+
+    def _check_block(self, least: int) -> None:
+        side = _whole(self.block)
+        if side < least:
+            patch = self.guarded_patch
+            apart = f"keep patches of {patch} x {patch} apart" if self.kind == "blocks" else "be held out"
+            raise SplitError(f"blocks of {self.block!r} pixels can't {apart}: give a whole number of at least {least}")
         object.__setattr__(self, "block", side)  # a plain int, for JSON
 
 
-_TEXT = ("kind", "file", "digest", "labels")
+def _whole(value: object) -> int:
+    """A whole number (numpy's too) as a Python int; 0 if it is none."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return 0
+
+
+_TEXT = ("kind", "file", "digest", "labels", "units")
 
 
 @dataclass(frozen=True)
 class SplitDescription:
     """How a split was drawn and what it contains: the ``split`` part of a model file. None: not recorded."""
 
-    kind: str = "given"  # share, per-class, polygons, blocks, file or given
+    kind: str = "given"  # share, per-class, polygons, blocks, folds, none, file or given
     file: str | None = None  # name of the split file
     train: float | None = None
     per_class: int | None = None
@@ -109,22 +136,26 @@ class SplitDescription:
     patch: int | None = None
     digest: str | None = None  # of the three sets
     labels: str | None = None  # digest of the labels that it was drawn from
+    folds: int | None = None  # number of folds
+    units: str | None = None  # kind of the units that folds hold out together: see Units
 
     @classmethod
     def of(cls, request: SplitRequest) -> SplitDescription:
         """The description of a split that is drawn by ``request``, without what only the drawn split can tell."""
         kind, blocks = request.kind, request.kind == "blocks"
+        without_test = kind in WITHOUT_TEST
         if kind == "random":
             kind = "share" if request.per_class is None else "per-class"
         return cls(
             kind=kind,
             train=request.train if request.uses_train else None,
             per_class=request.per_class,
-            val=request.val,
-            block=request.block if blocks else None,
+            val=None if without_test else request.val,
+            block=request.block if blocks or kind == "folds" else None,
             guard=request.guarded_patch // 2 if blocks else None,
-            seed=request.seed,
+            seed=None if kind == "none" else request.seed,
             at_most=request.at_most if kind == "per-class" and request.at_most < 1 else None,
+            folds=request.folds,
         )
 
     def request(self, *, patch: int) -> SplitRequest | None:
@@ -132,7 +163,7 @@ class SplitDescription:
         kind = self.kind_requested
         if kind not in KINDS:
             return None
-        names = ("train", "val", "per_class", "block", "seed", "guard", "at_most")
+        names = ("train", "val", "per_class", "block", "seed", "guard", "at_most", "folds")
         recorded = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return SplitRequest(kind, patch=patch, **recorded)
 

@@ -107,7 +107,7 @@ class Split:
 
     @property
     def kind(self) -> str:
-        """random, polygons or blocks; file or given for a split that was not drawn."""
+        """random, polygons, blocks, folds or none; file or given for a split that was not drawn."""
         return self.how.kind_requested
 
     @cached_property

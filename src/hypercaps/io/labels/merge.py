@@ -60,7 +60,8 @@ def merge(files: Sequence[LabelFile]) -> LabelFile:
         groups[disputed] = 0
     if overlaps:
         warn_data(overlap_message(overlaps, legend, "files", name))
-    return LabelFile(Labels.from_array(merged, legend, name=name, groups=groups), legend, invented)
+    tiles = tuple(dict.fromkeys(tile for file in files for tile in file.labels.tiles))
+    return LabelFile(Labels.from_array(merged, legend, name=name, groups=groups, tiles=tiles), legend, invented)
 
 
 def _renumbered(array: npt.NDArray[np.int16], numbering: Numbering) -> npt.NDArray[np.int16]:
@@ -162,4 +163,5 @@ def renumber(file: LabelFile, legend: Legend) -> Labels:
         return labels
     array = _renumbered(labels.array, {old.label: new.label for old, new in zip(labels.legend, entries, strict=True)})
     merged = {entry.label: entry for entry in entries}  # a model's class and a numbered one may become the same
-    return Labels.from_array(array, Legend(tuple(sorted(merged.values()))), name=labels.name, groups=labels.groups)
+    kept = Legend(tuple(sorted(merged.values())))
+    return Labels.from_array(array, kept, name=labels.name, groups=labels.groups, tiles=labels.tiles)

@@ -27,6 +27,7 @@ class Mosaic(NamedTuple):
     label_raster: StoredRaster  # of tiles with labels: 0 is unlabelled and hides no label of another tile
     tiles: tuple[StoredRaster, ...]
     covered: float  # share of the raster's pixels that lie in a tile
+    windows: tuple[Window, ...] = ()  # of each tile, in the raster; empty: there is one only
 
     @classmethod
     def of_one(cls, raster: StoredRaster) -> Mosaic:
@@ -72,7 +73,7 @@ def mosaic(tiles: list[StoredRaster]) -> Mosaic:
         block=first.block if all(tile.block == first.block for tile in tiles) else None,
     )
     label_raster = replace(raster, take=parts._replace(zero_is_nodata=True).take)
-    return Mosaic(raster, label_raster, tuple(tiles), _covered_pixels(windows) / (rows * cols))
+    return Mosaic(raster, label_raster, tuple(tiles), _covered_pixels(windows) / (rows * cols), windows)
 
 
 class _Parts(NamedTuple):

@@ -1,0 +1,137 @@
+"""Labelled pixels grouped into spatial units: polygons, tiles, connected areas or blocks that are held out together.
+
+Pixels of one field or one polygon resemble each other. A score is that of new ground only if such pixels train or test
+together, so the units are what the labels themselves consist of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.labels import Labels
+from hypercaps.data.splits.polygons import connected_areas
+from hypercaps.data.splits.split import Indices
+from hypercaps.data.window import Window
+from hypercaps.errors import SplitError
+
+_MIXED = 0.1  # share of side-neighbours of different classes, above which connected areas are no units
+_FEWEST_BLOCKS = 10  # below which blocks are halved
+_SMALLEST_BLOCK = 4  # pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The labelled pixels, grouped into the spatial units that are held out together."""
+
+    kind: str  # "points", "polygons", "tiles", "areas" (connected areas of one class, cut) or "blocks"
+    pixels: Indices  # (N,) flat indices of the labelled pixels, ascending
+    unit: Indices  # (N,) number of each pixel's unit, from 0, in order of first pixel
+    class_of: Indices  # (N,) positions in the legend
+    block: int | None  # side in pixels to which areas or blocks were cut
+
+    @property
+    def count(self) -> int:
+        return int(self.unit.max()) + 1
+
+    def pixel_counts(self) -> Indices:
+        """(units, classes) labelled pixels."""
+        classes = int(self.class_of.max()) + 1
+        counts = np.bincount(self.unit * classes + self.class_of, minlength=self.count * classes)
+        return counts.reshape(self.count, classes)
+
+    def per_class(self) -> Indices:
+        """(classes,) number of units that contain each class."""
+        per_class: Indices = (self.pixel_counts() > 0).sum(axis=0)
+        return per_class
+
+
+def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()) -> Units:
+    """Group the labelled pixels into spatial units.
+
+    Units are the polygons that the labels were drawn as, else the tiles of a mosaic, if two or more of them contain
+    labels. Of other rasters, they are the connected areas of one class, cut to ``block`` x ``block`` pixels; if the
+    classes are mixed too finely for that, squares of the grid.
+
+    Parameters
+    ----------
+    labels : with ``groups``, if they come from a vector file
+    block : longest side of an area or block in pixels
+    tiles : the files of a mosaic, on the grid of the labels
+    """
+    if block < 1:
+        raise SplitError(f"areas can't be cut into blocks of {block} pixels: a side of 1 or more is expected")
+    flat = labels.array.ravel()
+    pixels = np.flatnonzero(flat)
+    class_of = np.searchsorted(labels.legend.labels, flat[pixels])
+    if labels.groups is not None:
+        return _units("polygons", pixels, labels.groups.ravel()[pixels], class_of)
+    tile_of = _tile_of(labels.shape, tiles).ravel()[pixels] if len(tiles) > 1 else np.empty(0, dtype=np.int32)
+    if np.unique(tile_of[tile_of >= 0]).size > 1:
+        return _units("tiles", pixels, tile_of, class_of)
+    if _mixed_share(labels.array) > _MIXED:
+        block_of, side = _blocks(pixels, labels.shape, block)
+        return _units("blocks", pixels, block_of, class_of, side)
+    return _units("areas", pixels, _cut_areas(labels.array, pixels, block), class_of, block)
+
+
+def _units(
+    kind: str, pixels: Indices, number: npt.NDArray[np.signedinteger], class_of: Indices, block: int | None = None
+) -> Units:
+    """Units of pixels with equal ``number`` (N,), numbered in order of their first pixels."""
+    _, first, unit = np.unique(number, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(first.size)
+    if kind in ("polygons", "areas") and first.size == pixels.size:
+        kind = "points"
+    return Units(kind, pixels, rank[unit], class_of.astype(np.int64), block)
+
+
+def _tile_of(shape: tuple[int, int], tiles: Sequence[Window]) -> npt.NDArray[np.int32]:
+    """(rows, columns) number of the first tile that contains each pixel, -1 outside of all."""
+    tile_of = np.full(shape, -1, dtype=np.int32)
+    for number in reversed(range(len(tiles))):
+        tile_of[tiles[number].rows, tiles[number].cols] = number
+    return tile_of
+
+
+def _mixed_share(array: npt.NDArray[np.int16]) -> float:
+    """Share of pairs of labelled pixels that share a side and differ in class."""
+    pairs = different = 0
+    for one, other in ((array[1:], array[:-1]), (array[:, 1:], array[:, :-1])):
+        both = (one > 0) & (other > 0)
+        pairs += int(both.sum())
+        different += int((both & (one != other)).sum())
+    return different / max(pairs, 1)
+
+
+def _blocks(pixels: Indices, shape: tuple[int, int], side: int) -> tuple[Indices, int]:
+    """(N,) the block of each pixel, and the side of the blocks, halved until there are enough of them."""
+    while True:
+        # The last block of a row or column has half a side to one and a half: no thin remainders.
+        n_rows, n_cols = (max(1, (size + side // 2) // side) for size in shape)
+        row, col = np.divmod(pixels, shape[1])
+        block_of = np.minimum(row // side, n_rows - 1) * n_cols + np.minimum(col // side, n_cols - 1)
+        if side <= _SMALLEST_BLOCK or np.unique(block_of).size >= _FEWEST_BLOCKS:
+            return block_of, side
+        side = max(side // 2, _SMALLEST_BLOCK)
+
+
+def _cut_areas(array: npt.NDArray[np.int16], pixels: Indices, block: int) -> Indices:
+    """(N,) number of each pixel's piece: the bounding box of a connected area, cut into equal parts of at most
+    ``block`` x ``block`` pixels."""
+    area = connected_areas(array).ravel()[pixels].astype(np.int64) - 1  # (N,)
+    count = int(area.max()) + 1
+    number = area
+    for at in np.divmod(pixels, array.shape[1]):  # rows, then columns
+        low, high = np.full(count, array.size), np.zeros(count, dtype=np.int64)
+        np.minimum.at(low, area, at)
+        np.maximum.at(high, area, at)
+        extent = high - low + 1  # (areas,)
+        parts = -(-extent // block)
+        part = (at - low[area]) * parts[area] // extent[area]
+        number = number * int(parts.max()) + part
+    return number
