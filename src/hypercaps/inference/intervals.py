@@ -39,15 +39,15 @@ class ScoreIntervals:
 
 
 def score_intervals(
-    confusion: Numbers, units: Numbers, weights: Numbers | None = None, *, level: float = 0.95, draws: int = 4000,
-    seed: int = 0,
-) -> ScoreIntervals:  # fmt: skip
-    """Intervals that contain the accuracy on ground like that of the labels with probability ``level``.
+    confusion: Numbers, units: Numbers, weights: Numbers | None = None, *, level: float = 0.95
+) -> ScoreIntervals:
+    """Intervals that contain the accuracy on ground like that of the labels with probability ``level``, about.
 
     The accuracy of a class with the share p of its pixels right in u units has the posterior Beta(u p + 1/2,
-    u (1 - p) + 1/2) (Jeffreys' prior). OA, AA and kappa are computed for draws of all classes. There the prior has the
-    same weight, one unit, but its mean is the accuracy of all units: pulling every class towards 1/2 would add up over
-    the classes. Every interval includes the score itself.
+    u (1 - p) + 1/2) (Jeffreys' prior). OA and AA are weighted sums over the classes: their effective number of units is
+    the one for which a plain share has the variance of the sum, and their posterior is that of such a share. Draws of
+    the classes' own posteriors would not do: each is pulled towards 1/2, which adds up over many classes of few units,
+    so that the interval often misses the accuracy (the tests simulate both). Every interval includes the score itself.
 
     Parameters
     ----------
@@ -55,28 +55,21 @@ def score_intervals(
     units : (n,) number of units with test pixels of each class
     weights : (n,) share of each true class on the ground; None: its share of the test pixels
     level : probability, 0 to 1
-    draws : of the posterior
-    seed : of the random number generator
     """
-    from scipy.special import betaincinv
-
     tested, weight = _weights(confusion, weights)
     right, errors = _rows(confusion)
     u = np.maximum(np.asarray(units, dtype=np.float64), 1.0)
-    ends = np.array([(1 - level) / 2, (1 + level) / 2])
-    bounds = betaincinv((u * right + 0.5)[:, None], (u * (1 - right) + 0.5)[:, None], ends)  # (n, 2)
-    per_class = tuple(_interval(b, p) if ok else None for b, p, ok in zip(bounds, right, tested, strict=True))
-    total = float(u[tested].sum())
-    mean = (float((u * right)[tested].sum()) + 0.5) / (total + 1.0)  # never 0 or 1
-    rng = np.random.default_rng(seed)
-    drawn = rng.beta(u * right + mean, u * (1 - right) + 1 - mean, (draws, u.size))  # (draws, n)
-    found = [
-        _interval(np.quantile(values, ends), float(score[0]))
-        for values, score in zip(
-            _scores(drawn, weight, tested, errors), _scores(right[None], weight, tested, errors), strict=True
-        )
-    ]
-    return ScoreIntervals(*found, per_class)
+    # A class that was always right has a variance too: it is estimated with one more unit, of the accuracy of all.
+    pooled = (float((u * right)[tested].sum()) + 0.5) / (float(u[tested].sum()) + 1.0)
+    likely = (u * right + pooled) / (u + 1.0)  # (n,)
+    variance = np.where(tested, likely * (1.0 - likely) / u, 0.0)  # (n,)
+    per_class = tuple(_jeffreys(p, k, level) if ok else None for p, k, ok in zip(right, u, tested, strict=True))
+    alike = tested / tested.sum()
+    oa, aa = (
+        _jeffreys(float(w @ right), _share_variance(float(w @ likely)) / float(w**2 @ variance), level)
+        for w in (weight, alike)
+    )
+    return ScoreIntervals(oa, aa, _kappa_interval(oa, right, weight, errors, variance), per_class)
 
 
 def weighted_scores(confusion: Numbers, weights: Numbers | None) -> tuple[float, float, float]:
@@ -86,8 +79,8 @@ def weighted_scores(confusion: Numbers, weights: Numbers | None) -> tuple[float,
     """
     tested, weight = _weights(confusion, weights)
     right, errors = _rows(confusion)
-    oa, aa, kappa = (100.0 * float(score[0]) for score in _scores(right[None], weight, tested, errors))
-    return oa, aa, kappa
+    oa, aa, kappa = float(weight @ right), float(right[tested].mean()), _kappa(right, weight, errors)
+    return 100.0 * oa, 100.0 * aa, 100.0 * kappa
 
 
 def class_shares(confusion: Numbers, mapped: Numbers) -> Floats:
@@ -155,17 +148,41 @@ def _rows(confusion: Numbers) -> tuple[Floats, Floats]:
     return right, errors / np.maximum(errors.sum(axis=1, keepdims=True), 1e-300)
 
 
-def _scores(right: Floats, weight: Floats, tested: Bools, errors: Floats) -> tuple[Floats, Floats, Floats]:
-    """OA, AA and kappa (draws,) each, of accuracies (draws, n), as shares."""
-    oa = right @ weight
-    aa = right[:, tested].mean(axis=1)
-    # By chance: the sum over classes j of w_j q_j, where q_j, the share mapped as j, is w_j p_j and errors of others.
-    by_chance = right @ weight**2 + (1.0 - right) @ (weight * (errors @ weight))
+def _by_chance(right: Floats, weight: Floats, errors: Floats) -> tuple[float, Floats]:
+    """Agreement by chance, and (n,) its derivative by the accuracy of each class.
+
+    It is the sum over classes j of w_j q_j, where q_j, the share mapped as j, is w_j p_j and the errors of others.
+    """
+    missed = weight * (errors @ weight)  # (n,)
+    return float(right @ weight**2 + (1.0 - right) @ missed), weight**2 - missed
+
+
+def _kappa(right: Floats, weight: Floats, errors: Floats) -> float:
+    by_chance, _ = _by_chance(right, weight, errors)
     # With one class that is always right, agreement by chance is complete: kappa is defined as 1.
-    certain = by_chance >= 1.0 - 1e-12
-    kappa = np.where(certain, 1.0, (oa - by_chance) / np.where(certain, 1.0, 1.0 - by_chance))
-    return oa, aa, kappa
+    return 1.0 if by_chance >= 1.0 - 1e-12 else (float(weight @ right) - by_chance) / (1.0 - by_chance)
 
 
-def _interval(bounds: Floats, score: float) -> Interval:
-    return Interval(100.0 * min(float(bounds[0]), score), 100.0 * max(float(bounds[1]), score))
+def _kappa_interval(oa: Interval, right: Floats, weight: Floats, errors: Floats, variance: Floats) -> Interval:
+    """The interval of OA, scaled by the ratio of kappa's standard deviation to that of OA (delta method)."""
+    by_chance, slope = _by_chance(right, weight, errors)
+    if by_chance >= 1.0 - 1e-12:
+        return Interval(0.0, 100.0)
+    observed = float(weight @ right)
+    gradient = (weight * (1.0 - by_chance) - slope * (1.0 - observed)) / (1.0 - by_chance) ** 2  # (n,)
+    ratio = float(np.sqrt((gradient**2 @ variance) / (weight**2 @ variance)))
+    kappa = 100.0 * _kappa(right, weight, errors)
+    low, high = kappa - ratio * (100.0 * observed - oa.low), kappa + ratio * (oa.high - 100.0 * observed)
+    return Interval(max(-100.0, min(low, kappa)), max(min(100.0, high), kappa))
+
+
+def _share_variance(p: float) -> float:
+    return p * (1.0 - p)
+
+
+def _jeffreys(p: float, n: float, level: float) -> Interval:
+    """Jeffreys' interval of a share ``p`` of ``n`` units, in percent, which includes the share itself."""
+    from scipy.special import betaincinv
+
+    low, high = betaincinv(n * p + 0.5, n * (1.0 - p) + 0.5, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return Interval(100.0 * min(float(low), p), 100.0 * max(float(high), p))

@@ -359,5 +359,5 @@ def test_every_class_trains_and_tests_whatever_its_polygons(
 
 
 def test_an_unknown_kind_of_split() -> None:
-    with pytest.raises(SplitError, match="no split 'rows': random, polygons or blocks"):
+    with pytest.raises(SplitError, match="no split 'rows': random, polygons, blocks, folds or none"):
         check_kind("rows")

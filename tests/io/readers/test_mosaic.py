@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from rasterio.crs import CRS
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
+from hypercaps.data.scene import array_reader
+from hypercaps.data.splits import draw_folds, label_units
+from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.raster import scene_from
@@ -306,3 +311,59 @@ def test_enmap_tiles_of_potsdam(real_data: Path) -> None:
         np.testing.assert_array_equal(labels.array[here], own.array)
         seen[here] = True
     assert seen.sum() == 12 * 32 * 32 and not pixels.valid[~seen].any() and not labels.array[~seen].any()
+
+
+def test_scene_and_labels_know_their_tiles(tmp_path: Path) -> None:
+    gt = (np.arange(40 * 50).reshape(40, 50) // 7 % 3).astype(np.int16)
+    (tmp_path / "gt").mkdir()
+    for row, col in ((0, 0), (0, 25), (20, 25)):
+        tile(tmp_path / "gt" / f"{row}_{col}.tif", row, col, gt[row : row + 20, col : col + 25])
+    scene = open_scene(quarters(tmp_path / "tiles") / "*.tif")
+    windows = (Window(0, 20, 0, 25), Window(0, 20, 25, 50), Window(20, 40, 25, 50))
+    assert scene.tiles == windows
+    labels = open_labels(str(tmp_path / "gt" / "*.tif"), scene=scene)
+    assert labels.tiles == windows
+    units = label_units(labels, tiles=labels.tiles)
+    assert (units.kind, units.count) == ("tiles", 3)
+    one = open_scene(tmp_path / "tiles" / "0_0.tif")
+    assert one.tiles == () == open_scene([tmp_path / "tiles" / "0_0.tif"]).tiles
+
+
+def test_labels_keep_their_tiles_on_the_same_grid_only(tmp_path: Path) -> None:
+    gt = np.ones((20, 25), dtype=np.int16)
+    gt[:, 12:] = 2
+    for name, row, col in (("a", 0, 0), ("b", 0, 25), ("c", 20, 25)):
+        tile(tmp_path / f"gt_{name}.tif", row, col, gt)
+    scene = open_scene(quarters(tmp_path / "tiles") / "*.tif")
+    given = str(tmp_path / "gt_*.tif")
+    invalid = CUBE.copy()
+    invalid[3, 4] = 0
+    holed = replace(scene, reader=array_reader(invalid.astype(np.float32), 0))
+    labels = open_labels(given, scene=scene)
+    assert len(labels.tiles) == 3
+    with pytest.warns(DataWarning, match="invalid"):
+        assert labels.where_valid(holed).tiles == labels.tiles
+    write(tmp_path / "more.tif", np.eye(40, 50, dtype=np.int16), transform=GRID, **PLACE)
+    with pytest.warns(DataWarning, match="overlap"):
+        assert open_labels([given, tmp_path / "more.tif"], scene=scene).tiles == labels.tiles
+    smaller = open_scene([tmp_path / "tiles" / "0_25.tif", tmp_path / "tiles" / "20_25.tif"])
+    with pytest.warns(DataWarning, match="on another grid"):
+        assert open_labels(given, scene=smaller).tiles == ()
+
+
+def test_the_tiles_of_enmap_are_units(real_data: Path) -> None:
+    folder = real_data / "enmap_potsdam"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        scene = open_scene(str(folder / "images" / "*.tif"))
+        labels = open_labels(str(folder / "labels" / "*.tif"), scene=scene).where_valid(scene)
+    assert len(scene.tiles) == len(list((folder / "images").glob("*.tif"))) and labels.tiles == scene.tiles
+    units = label_units(labels, tiles=labels.tiles)
+    assert units.kind == "tiles" and units.count == len(scene.tiles)
+    folds = draw_folds(labels, units)
+    assert folds.count == 5
+    for k in range(5):
+        tested = np.unique(units.unit[folds.fold == k])
+        assert 2 <= tested.size <= 3

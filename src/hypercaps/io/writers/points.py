@@ -1,15 +1,16 @@
-"""Write suggested points to GeoPackage, GeoJSON or CSV."""
+"""Write suggested points and doubtful labels to GeoPackage, GeoJSON or CSV."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import Suggestion
+from hypercaps.data.labels import DoubtfulLabel, Suggestion
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.atomic import translate_write_errors, write_all_or_nothing, write_csv
@@ -38,40 +39,66 @@ def write_points(path: Path, points: Sequence[Suggestion], scene: Scene, label_f
     the scene's coordinate system; GeoJSON has longitude and latitude, as its standard requires. Rows and columns count
     from 0.
     """
-    check_placed(path, scene)
-    xy = _centres(points, scene)
     columns: Columns = {
         "rank": [point.rank for point in points],
         "class": [point.first.name for point in points],
         "second": [point.second.name for point in points],
         "confidence": [round(point.confidence, 4) for point in points],
         "margin": [round(point.margin, 4) for point in points],
-        "row": [point.row for point in points],
-        "col": [point.col for point in points],
+        **_places(points),
     }
     if label_field is not None:
         if label_field.lower() in columns:
             raise OutputError(f"the points have a field {label_field!r} already: give the class field another name")
         columns[label_field] = [""] * len(points)
+    _write(path, columns, scene, "to label")
+
+
+def doubtful_file(scene: Scene) -> str:
+    """Name of the file of doubtful labels: a table if the scene has no coordinate system."""
+    return "doubtful.csv" if None in (scene.map_grid.crs, scene.map_grid.transform) else "doubtful.gpkg"
+
+
+def write_doubtful(path: Path, labels: Sequence[DoubtfulLabel], scene: Scene) -> None:
+    """Write doubtful labels with rank, given class, predicted class and doubt, all or nothing, as ``write_points``."""
+    columns: Columns = {
+        "rank": [label.rank for label in labels],
+        "class": [label.given.name for label in labels],
+        "predicted": [label.predicted.name for label in labels],
+        "doubt": [round(label.doubt, 4) for label in labels],
+        **_places(labels),
+    }
+    _write(path, columns, scene, "doubtful labels")
+
+
+def _places(points: Sequence[Suggestion | DoubtfulLabel]) -> Columns:
+    return {"row": [point.row for point in points], "col": [point.col for point in points]}
+
+
+def _write(path: Path, columns: Columns, scene: Scene, layer: str) -> None:
+    """Write points, whose pixels are in the columns ``row`` and ``col``."""
+    check_placed(path, scene)
+    xy = _centres(np.array([columns["row"], columns["col"]], dtype=np.float64), scene)
     if path.suffix.lower() == ".csv":
         if xy is not None:
             columns |= {"x": xy[0].tolist(), "y": xy[1].tolist()}
         write_csv(path, list(columns), zip(*columns.values(), strict=True))
         return
     assert scene.map_grid.crs is not None and xy is not None  # checked by check_placed
-    _write_layer(path, columns, scene.map_grid.crs, *xy)
+    _write_layer(path, columns, scene.map_grid.crs, xy, layer)
 
 
-def _write_layer(path: Path, columns: Columns, crs: str, x: Floats, y: Floats) -> None:
+def _write_layer(path: Path, columns: Columns, crs: str, xy: tuple[Floats, Floats], layer: str) -> None:
     import pyogrio
     import shapely
     from pyogrio.errors import DataSourceError
 
     driver = _DRIVERS[path.suffix.lower()]
+    x, y = xy
     if driver == "GeoJSON":
         x, y = _to_wgs84(path, crs, x, y)
         crs = _WGS84
-    fields = [np.array(values, dtype=object if isinstance(values[0], str) else None) for values in columns.values()]
+    fields = [np.asarray(values, dtype=_dtype(name)) for name, values in columns.items()]
     with write_all_or_nothing([path]) as temporary, translate_write_errors(path):
         # GDAL recognises a format by the suffix.
         beside = temporary[path].with_suffix(path.suffix.lower())
@@ -83,7 +110,7 @@ def _write_layer(path: Path, columns: Columns, crs: str, x: Floats, y: Floats) -
                     shapely.to_wkb(shapely.points(x, y)),
                     fields,
                     list(columns),
-                    layer="to label",
+                    layer=layer,
                     geometry_type="Point",
                     crs=crs,
                     driver=driver,
@@ -97,9 +124,16 @@ def _write_layer(path: Path, columns: Columns, crs: str, x: Floats, y: Floats) -
             beside.unlink(missing_ok=True)
 
 
-def _centres(points: Sequence[Suggestion], scene: Scene) -> tuple[Floats, Floats] | None:
-    """x and y of the pixel centres; None without georeference."""
-    rows, cols = np.array([(point.row, point.col) for point in points], dtype=np.float64).reshape(-1, 2).T
+def _dtype(field: str) -> np.dtype[Any]:
+    """Type of a field, which an empty list does not tell."""
+    if field in ("rank", "row", "col"):
+        return np.dtype(np.int64)
+    return np.dtype(np.float64 if field in ("confidence", "margin", "doubt") else object)
+
+
+def _centres(pixels: Floats, scene: Scene) -> tuple[Floats, Floats] | None:
+    """x and y of the centres of pixels (2, N), rows and columns; None without georeference."""
+    rows, cols = pixels
     if scene.lookup is not None:
         rows, cols = _map_positions(scene.lookup, rows, cols)
     if scene.map_grid.transform is None:
@@ -110,16 +144,36 @@ def _centres(points: Sequence[Suggestion], scene: Scene) -> tuple[Floats, Floats
 
 def _map_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats, Floats]:
     """Rows and columns of the map pixels that take their values from these pixels of a swath."""
-    places = np.full((len(rows), 2), np.nan)
+    places, exact = _exact_positions(lookup, rows, cols)
     nearest = np.full(len(rows), np.inf)
-    for r in range(lookup.shape[0]):  # row by row: the table may be large
-        for i in range(len(rows)):
+    for i in np.flatnonzero(~exact):  # pixels that are not in the map: the one whose pixel is nearest
+        for r in range(lookup.shape[0]):  # row by row: the table may be large
             off = np.hypot(lookup.rows[r] - rows[i], lookup.cols[r] - cols[i])
             off[lookup.rows[r] < 0] = np.inf
             at = int(off.argmin())
             if off[at] < nearest[i]:
                 nearest[i], places[i] = off[at], (r, at)
     return places[:, 0], places[:, 1]
+
+
+def _exact_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """(N, 2) the first map pixel, rows and columns, that shows each of these pixels of a swath, and (N,) whether any
+    does."""
+    places, found = np.full((len(rows), 2), np.nan), np.zeros(len(rows), dtype=bool)
+    width = int(max(lookup.cols.max(initial=0), cols.max(initial=0))) + 1
+    codes = (rows * width + cols).astype(np.int64)  # (N,)
+    for r in range(lookup.shape[0]):
+        inside = np.flatnonzero(lookup.rows[r] >= 0)
+        shown, first = np.unique(
+            lookup.rows[r, inside].astype(np.int64) * width + lookup.cols[r, inside], return_index=True
+        )
+        if shown.size == 0:
+            continue
+        at = np.minimum(np.searchsorted(shown, codes), shown.size - 1)
+        here = ~found & (shown[at] == codes)
+        places[here, 0], places[here, 1] = r, inside[first[at[here]]]
+        found |= here
+    return places, found
 
 
 def _to_wgs84(path: Path, crs: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:

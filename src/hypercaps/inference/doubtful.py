@@ -1,0 +1,50 @@
+"""Doubtful labels: labelled pixels that a model which was not trained on them assigns to another class.
+
+Such a label may be wrong, or the class may have a look that occurs nowhere else in the labels. Labels are ranked by
+the margin of the prediction over the given class, as in confident learning (Northcutt et al. 2021).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.labels import DoubtfulLabel, Legend
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+def doubtful_labels(
+    pixels: Integers, class_of: Integers, probabilities: npt.NDArray[np.floating[Any]], legend: Legend, cols: int
+) -> list[DoubtfulLabel]:
+    """Rank the labels that contradict their out-of-fold predictions, the most doubtful first.
+
+    Parameters
+    ----------
+    pixels : (N,) flat indices of labelled pixels
+    class_of : (N,) position of each label in the legend
+    probabilities : (N, n) calibrated, of models that were trained without the pixel's fold; pixels with NaN, which were
+        never held out, are left out
+    legend : the n classes
+    cols : columns of the scene
+    """
+    known = np.flatnonzero(~np.isnan(probabilities).any(axis=1))
+    predicted = probabilities[known].argmax(axis=1)
+    other = predicted != class_of[known]
+    known, predicted = known[other], predicted[other]
+    values = probabilities[known].astype(np.float64)  # (M, n)
+    at = np.arange(known.size)
+    doubt = np.clip(values[at, predicted] - values[at, class_of[known]], 0.0, 1.0)
+    order = np.lexsort((pixels[known], -doubt))
+    return [
+        DoubtfulLabel(
+            rank,
+            *divmod(int(pixels[known[i]]), cols),
+            legend.entries[int(class_of[known[i]])],
+            legend.entries[int(predicted[i])],
+            float(doubt[i]),
+        )
+        for rank, i in enumerate(order.tolist(), start=1)
+    ]
