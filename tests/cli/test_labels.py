@@ -118,7 +118,10 @@ def test_several_label_files(folder: Path, tmp_path: Path) -> None:
     [
         (["--class-field", "klass"], ["no field 'klass'", "kind (text), code (whole numbers)"]),
         ([], ["which field of", "--class-field"]),
-        (["--class-field", "kind", "--split", "rows"], ["no split 'rows': random, polygons or blocks is expected"]),
+        (
+            ["--class-field", "kind", "--split", "rows"],
+            ["no split 'rows': random, polygons, blocks, folds or none is expected"],
+        ),
         (["--split", "polygons", "--split-file", "x.npz"], ["--split-file and --split were both given"]),
     ],
 )
