@@ -48,11 +48,11 @@ def test_methods_as_json() -> None:
     assert by_name["rbf-svm"]["parameters"] is None  # depends on the number of support vectors
     assert {name: method["patch"] for name, method in by_name.items()} == {
         "convcapsnet": 7, "rbf-svm": 1, "rbf-svm-window": 7, "mlp": 1, "se-2d-cnn": 9, "3d-cnn": 27, "c-cnn": 7,
-        "capsnet": 7,
+        "capsnet": 7, "lda": 1, "logistic": 1, "random-forest": 1,
     }  # fmt: skip
     for method in listed:
         assert method["recipe"] in method["recipes"]
-        assert "paper" in method["recipes"] or method["name"] == "rbf-svm-window"
+        assert "paper" in method["recipes"] or method["name"] in ("rbf-svm-window", "lda", "logistic", "random-forest")
     assert all(method["parameters"] is None for method in json.loads(hypercaps("methods", "--json").output))
 
 

@@ -293,6 +293,8 @@ class SolvedRecipe(Recipe):
     name: str
     how: str  # the settings in words: the identity
     structure: Mapping[str, object] | None = None
+    # (labelled pixels, bands, classes) -> largest size of what ``solve`` adds to the network; None: nothing
+    adds_bytes: Callable[[int, int, int], int] | None = None
 
     def identity(self) -> str:
         return self.how
@@ -306,4 +308,4 @@ class SolvedRecipe(Recipe):
         return Trained(*trainer.solve(), trainer.record)
 
     def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
-        return 4 * labelled_pixels * (bands + classes**2)  # every labelled pixel may become a support vector
+        return 0 if self.adds_bytes is None else self.adds_bytes(labelled_pixels, bands, classes)

@@ -169,5 +169,10 @@ def error_share(scores: Tensor, targets: Tensor) -> Tensor:
     return (scores.argmax(dim=1) != targets).float().mean()
 
 
+def stored_bytes(labelled_pixels: int, bands: int, classes: int) -> int:
+    """Largest size of the fitted machines: every labelled pixel may become a support vector."""
+    return 4 * labelled_pixels * (bands + classes**2)
+
+
 def _pairs(classes: int) -> int:
     return classes * (classes - 1) // 2

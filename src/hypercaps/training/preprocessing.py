@@ -147,13 +147,11 @@ def kind_of(preprocessing: Preprocessing) -> str:
 def damped_whitening(scene: Scene) -> PCAWhitening:
     """Whitening of the covariance with a part of its diagonal added to it.
 
-    Plain whitening gives the smallest components, which are mostly noise, the same variance as the others. Here a
-    component counts in proportion to what exceeds a tenth of the bands' standard deviations.
+    Plain whitening scales the smallest components, which are mostly noise, to unit variance. Here a hundredth of each
+    band's variance is added first, so that components below it stay small.
     """
     mean, covariance = _moments(scene)
-    return PCAWhitening.from_covariance(
-        mean, covariance + DAMPING**2 * np.diag(covariance.diagonal()), name=scene.name
-    )
+    return PCAWhitening.from_covariance(mean, covariance + DAMPING**2 * np.diag(covariance.diagonal()), name=scene.name)
 
 
 def project(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array, matrix: Array) -> Tensor:
