@@ -19,7 +19,8 @@ from hypercaps.models.protocols import Linear
 from hypercaps.training.patches import reflect_places
 from hypercaps.training.preprocessing import project
 
-_CHUNK = 16_384  # pixels converted to confidences at once: they stay in the cache
+_VALUES = 1 << 14  # scores converted to confidences at once: they stay in the cache, and torch starts no threads
+_CHUNK = 16_384  # patches with invalid pixels whose indices are computed at once
 
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float32]
@@ -40,10 +41,11 @@ def classify_linear(model: TrainedModel, pixels: Pixels, mapped: Mask) -> Scores
     of_patches = of_pixels if model.patch == 1 else _patch_means(of_pixels, pixels.valid, model.patch)
     chosen = of_patches.reshape(-1, len(bias)) if mapped.all() else of_patches[mapped]  # (N, n)
     scores = np.empty(chosen.shape, dtype=np.float32)
+    step = max(1, _VALUES // len(bias))
     with torch.inference_mode():
-        for start in range(0, len(chosen), _CHUNK):
-            some = torch.from_numpy((chosen[start : start + _CHUNK] + bias).astype(np.float32))
-            scores[start : start + _CHUNK] = model.confidences(some).numpy()
+        for start in range(0, len(chosen), step):
+            some = torch.from_numpy((chosen[start : start + step] + bias).astype(np.float32))
+            scores[start : start + step] = model.confidences(some).numpy()
     return scores
 
 

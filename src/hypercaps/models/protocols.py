@@ -62,6 +62,14 @@ class Solvable(Protocol):
 
 
 @runtime_checkable
+class Growing(Protocol):
+    """Has parameters whose number ``solve`` determines, such as support vectors."""
+
+    def most_bytes(self, pixels: int) -> int:
+        """Largest size of these parameters for so many training pixels."""
+
+
+@runtime_checkable
 class Linear(Protocol):
     """Scores are weight @ (mean spectrum of the patch) + bias, so that maps need no patches."""
 

@@ -18,6 +18,7 @@ from torch import nn
 
 from hypercaps.errors import Interrupted, ModelError
 from hypercaps.models.history import History, Overrides, TrainingRecord
+from hypercaps.models.protocols import Growing
 
 LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
 _SECOND_SEED = 1000  # added to the seed for the second network of self-training
@@ -124,8 +125,8 @@ class Recipe(ABC):
         if given and not self.has_epochs:
             raise ModelError(f"{method} is solved at once: it has no {given[0]}, leave it out")
 
-    def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
-        """Size that the model file may have beyond the parameters of an untrained network."""
+    def stored_bytes(self, labelled_pixels: int, network: nn.Module) -> int:
+        """Largest size of the model file beyond the parameters of an untrained network."""
         return 0
 
 
@@ -293,8 +294,6 @@ class SolvedRecipe(Recipe):
     name: str
     how: str  # the settings in words: the identity
     structure: Mapping[str, object] | None = None
-    # (labelled pixels, bands, classes) -> largest size of what ``solve`` adds to the network; None: nothing
-    adds_bytes: Callable[[int, int, int], int] | None = None
 
     def identity(self) -> str:
         return self.how
@@ -307,5 +306,5 @@ class SolvedRecipe(Recipe):
     def train(self, trainer: Trainer) -> Trained:
         return Trained(*trainer.solve(), trainer.record)
 
-    def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
-        return 0 if self.adds_bytes is None else self.adds_bytes(labelled_pixels, bands, classes)
+    def stored_bytes(self, labelled_pixels: int, network: nn.Module) -> int:
+        return network.most_bytes(labelled_pixels) if isinstance(network, Growing) else 0

@@ -12,7 +12,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from hypercaps.errors import ModelError
-from hypercaps.models import random_forest, svm
 from hypercaps.models.c_cnn import ConvCNN
 from hypercaps.models.capsnet import CapsNet
 from hypercaps.models.capsules.loss import margin_loss
@@ -135,7 +134,7 @@ METHODS: dict[str, Method] = {
             looks_at="spectra of single pixels",
             build=RBFSVM,
             loss=error_share,
-            recipes=_recipes(SolvedRecipe("paper", "gamma 0.005, C 100", adds_bytes=svm.stored_bytes)),
+            recipes=_recipes(SolvedRecipe("paper", "gamma 0.005, C 100")),
             patch=1,
             preprocessing="standardising",
         ),
@@ -145,13 +144,7 @@ METHODS: dict[str, Method] = {
             looks_at="mean spectra of windows",
             build=WindowSVM,
             loss=error_share,
-            recipes=_recipes(
-                SolvedRecipe(
-                    "tuned",
-                    "gamma 0.0005 to 0.005 and C 10 or 100, chosen by validation",
-                    adds_bytes=svm.stored_bytes,
-                )
-            ),
+            recipes=_recipes(SolvedRecipe("tuned", "gamma 0.0005 to 0.005 and C 10 or 100, chosen by validation")),
             preprocessing="standardising",
         ),
         Method(
@@ -243,10 +236,8 @@ METHODS: dict[str, Method] = {
             title="random forest",
             looks_at="spectra of single pixels",
             build=RandomForest,
-            loss=svm.error_share,
-            recipes=_recipes(
-                SolvedRecipe("tuned", "200 trees, square root of the bands", adds_bytes=random_forest.stored_bytes)
-            ),
+            loss=error_share,
+            recipes=_recipes(SolvedRecipe("tuned", "200 trees, square root of the number of bands at each node")),
             patch=1,
             preprocessing="standardising",
         ),

@@ -52,6 +52,10 @@ class RBFSVM(PatchNetwork):
         """The part of the structure that ``solve`` determined."""
         return {"support": len(self.vectors)}
 
+    def most_bytes(self, pixels: int) -> int:
+        """Largest size of the fitted machines: every training pixel may become a support vector."""
+        return 4 * pixels * (self.bands + _pairs(self.classes))
+
     def features(self, patches: Tensor) -> Tensor:
         """The spectra: (B, 1, 1, C) -> (B, C) float64"""
         return patches.flatten(1).double()
@@ -167,11 +171,6 @@ class WindowSVM(RBFSVM):
 def error_share(scores: Tensor, targets: Tensor) -> Tensor:
     """Share of misclassified pixels: (B, n), (B,) -> scalar"""
     return (scores.argmax(dim=1) != targets).float().mean()
-
-
-def stored_bytes(labelled_pixels: int, bands: int, classes: int) -> int:
-    """Largest size of the fitted machines: every labelled pixel may become a support vector."""
-    return 4 * labelled_pixels * (bands + classes**2)
 
 
 def _pairs(classes: int) -> int:
