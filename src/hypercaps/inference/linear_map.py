@@ -19,7 +19,7 @@ from hypercaps.models.protocols import Linear
 from hypercaps.training.patches import reflect_places
 from hypercaps.training.preprocessing import project
 
-_VALUES = 1 << 14  # scores converted to confidences at once: they stay in the cache, and torch starts no threads
+_VALUES = 1 << 14  # scores converted to confidences at once: they stay in the cache
 _CHUNK = 16_384  # patches with invalid pixels whose indices are computed at once
 
 Mask = npt.NDArray[np.bool_]
@@ -42,7 +42,7 @@ def classify_linear(model: TrainedModel, pixels: Pixels, mapped: Mask) -> Scores
     chosen = of_patches.reshape(-1, len(bias)) if mapped.all() else of_patches[mapped]  # (N, n)
     scores = np.empty(chosen.shape, dtype=np.float32)
     step = max(1, _VALUES // len(bias))
-    with torch.inference_mode():
+    with torch.inference_mode(), native.torch_on_one_thread():  # its threads would spin on the kernel's cores
         for start in range(0, len(chosen), step):
             some = torch.from_numpy((chosen[start : start + step] + bias).astype(np.float32))
             scores[start : start + step] = model.confidences(some).numpy()

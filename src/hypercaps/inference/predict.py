@@ -217,9 +217,10 @@ def _classify_tile(model: TrainedModel, pixels: Pixels, chosen: Mask, scores: np
         strip = slice(r0, min(r0 + STRIP, len(chosen)))
         if not chosen[strip].any():
             continue
-        batch = patches[strip].flatten(0, 1)  # (B, D, D, C), a copy
+        batch = patches[strip].flatten(0, 1)  # (B, D, D, C)
         if not valid.all():
-            batch = _reflect_patches(batch, valid[strip.start : strip.stop + model.patch - 1], model.patch)
+            # A strip of one row is flattened to a view, in which patches overlap and must not be written to.
+            batch = _reflect_patches(batch.contiguous(), valid[strip.start : strip.stop + model.patch - 1], model.patch)
         with torch.inference_mode(), kernel_threads(network):
             found = model.confidences(network(batch)).float().cpu().numpy()  # (B, n)
         scores[strip][chosen[strip]] = found.reshape(*chosen[strip].shape, -1)[chosen[strip]]
