@@ -135,6 +135,10 @@ class TestEither:
             found = softmax(scores_of(machine, features))
             assert torch.isfinite(found).all()
             assert (found[:3].argmax(dim=1) == targets[:3]).all()
+        equal = features[:3].repeat(7, 1)  # no variance inside the classes but rounding errors
+        found = scores_of(fit(method(30, 3), equal, targets[:3].repeat(7)), equal)
+        assert torch.isfinite(found).all() and (found.argmax(dim=1) == targets[:3].repeat(7)).all()
+        assert found.abs().max() < 1e4
         same = torch.zeros(6, 30, dtype=torch.float64)
         assert torch.isfinite(scores_of(fit(method(30, 3), same, torch.arange(6) % 3), same)).all()
 

@@ -35,7 +35,7 @@ def classify_linear(model: TrainedModel, pixels: Pixels, mapped: Mask) -> Scores
     """Scores (N, n) of the mapped pixels (h, w) of a window, which is given with its halo."""
     network = model.network
     assert isinstance(network, Linear)
-    weight, bias = (part.detach().cpu().double().numpy() for part in (network.weight, network.bias))
+    weight, bias = (part.detach().cpu().double().numpy() for part in network.weight_and_bias())
     matrix = np.ascontiguousarray(model.preprocessing.combined(weight.T))  # (bands, n)
     of_pixels = project(pixels.values, pixels.valid, model.preprocessing.mean, matrix).numpy()
     of_patches = of_pixels if model.patch == 1 else _patch_means(of_pixels, pixels.valid, model.patch)

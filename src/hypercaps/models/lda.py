@@ -8,6 +8,7 @@ from torch import Tensor
 from hypercaps.compute import linalg
 from hypercaps.models.linear import Array, LinearClassifier
 
+_ROUNDING = 1e-7  # of a float32, relative to the largest value
 _LEAST_SHRINKAGE = 1e-4  # keeps the covariance invertible where the estimate is zero
 
 
@@ -34,31 +35,32 @@ class LDA(LinearClassifier):
             means = np.zeros((present.size, self.bands))  # (m, C)
             np.add.at(means, of_pixel, spectra)
             means /= counts[:, None]
-            covariance, deviations = within_covariance(spectra - means[of_pixel], present.size)
+            floor = _ROUNDING * np.abs(spectra).max()
+            covariance, deviations = within_covariance(spectra - means[of_pixel], present.size, floor)
             # Relative to the overall mean: the weights stay the same, and the constants are smaller.
             middle = spectra.mean(axis=0)
             scaled = (means - middle) / deviations  # (m, C)
             solved = np.linalg.solve(covariance, scaled.T).T  # (m, C)
-        weight = solved / deviations
-        bias = np.log(counts / counts.sum()) - (scaled * solved).sum(axis=1) / 2 - weight @ middle
+            weight = solved / deviations
+            bias = np.log(counts / counts.sum()) - (scaled * solved).sum(axis=1) / 2 - weight @ middle
         self._set(weight, bias, present)
 
 
-def within_covariance(residuals: Array, classes: int) -> tuple[Array, Array]:
+def within_covariance(residuals: Array, classes: int, floor: float) -> tuple[Array, Array]:
     """Shrunk covariance (C, C) of the scaled bands, and the deviations (C,) that scale them.
 
-    ``residuals`` (N, C) are spectra minus the means of their classes. Bands without variance inside the classes are
-    not scaled; without any variance the covariance is that of independent bands.
+    ``residuals`` (N, C) are spectra minus the means of their classes. Bands whose deviation inside the classes is not
+    above ``floor`` are not scaled; if none is, the covariance is that of independent bands.
     """
     pixels, bands = residuals.shape
     deviations = np.sqrt(np.square(residuals).mean(axis=0))
-    # Below rounding errors of the largest band, a deviation says nothing.
-    deviations[deviations <= 1e-9 * max(deviations.max(), 1e-290)] = 1.0
+    alive = deviations > floor
+    deviations[~alive] = 1.0
+    if not alive.any():  # every class consists of one pixel, or of equal ones
+        return np.eye(bands), deviations
     scaled = residuals / deviations
     covariance = linalg.gram(scaled) / pixels
     variance = float(covariance.trace()) / bands
-    if variance < 1e-12:  # every class consists of one pixel, or of equal ones
-        return np.eye(bands), deviations
     shrinkage = max(ledoit_wolf(scaled, covariance), _LEAST_SHRINKAGE)
     shrunk = (1 - shrinkage) * covariance + shrinkage * variance * np.eye(bands)
     # The class means were estimated from the same pixels, which makes the residuals too small.

@@ -39,6 +39,9 @@ class LinearClassifier(PatchNetwork):
         """The part of the structure that ``solve`` determined."""
         return {}
 
+    def weight_and_bias(self) -> tuple[Tensor, Tensor]:
+        return self.weight, self.bias
+
     def features(self, patches: Tensor) -> Tensor:
         """The mean spectra: (B, D, D, C) -> (B, C) float64"""
         return mean_spectra(patches)

@@ -73,16 +73,9 @@ class Growing(Protocol):
 class Linear(Protocol):
     """Scores are weight @ (mean spectrum of the patch) + bias, so that maps need no patches."""
 
-    @property
-    def weight(self) -> Tensor:
-        """(n, C)"""
-
-    @property
-    def bias(self) -> Tensor:
-        """(n,)"""
-
-    def features(self, patches: Tensor) -> Tensor:
-        """The mean spectra: (B, D, D, C) -> (B, C) float64"""
+    # A method and not the parameters themselves: Python 3.12 does not find those of a module in ``isinstance``.
+    def weight_and_bias(self) -> tuple[Tensor, Tensor]:
+        """The weight (n, C) and the bias (n,)."""
 
 
 @runtime_checkable
