@@ -64,15 +64,15 @@ def test_methods_as_text() -> None:
     assert "give both" in refused("methods", "--bands", 60)
 
 
-@pytest.mark.parametrize("name", ["rbf-svm", "c-cnn"])
+@pytest.mark.parametrize("name", ["rbf-svm", "c-cnn", "lda", "random-forest"])
 def test_a_run_of_another_method(files: Path, name: str) -> None:
-    options = [] if name == "rbf-svm" else ["--epochs", 2]
+    options = ["--epochs", 2] if METHODS[name].recipe().has_epochs else []
     result = hypercaps(
         "train", files / "cube.npy", files / "labels.npy", "--out", files / "run", "--method", name, *options
     )
     assert result.exit_code == 0, result.output
     metrics = json.loads((files / "run" / "metrics.json").read_text())
-    assert metrics["method"] == name and metrics["recipe"] == "paper" and metrics["oa"] > 50
+    assert metrics["method"] == name and metrics["recipe"] == METHODS[name].default_recipe and metrics["oa"] > 50
     model = files / "run" / "model.safetensors"
     assert hypercaps("map", model, files / "cube.npy", "--out", files / "map.tif").exit_code == 0
     assert (files / "map.tif").read_bytes() == (files / "run" / "map.tif").read_bytes()
