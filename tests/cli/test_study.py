@@ -48,11 +48,11 @@ def test_methods_as_json() -> None:
     assert by_name["rbf-svm"]["parameters"] is None  # depends on the number of support vectors
     assert {name: method["patch"] for name, method in by_name.items()} == {
         "convcapsnet": 7, "rbf-svm": 1, "rbf-svm-window": 7, "mlp": 1, "se-2d-cnn": 9, "3d-cnn": 27, "c-cnn": 7,
-        "capsnet": 7,
+        "capsnet": 7, "lda": 1, "logistic": 1, "random-forest": 1,
     }  # fmt: skip
     for method in listed:
         assert method["recipe"] in method["recipes"]
-        assert "paper" in method["recipes"] or method["name"] == "rbf-svm-window"
+        assert "paper" in method["recipes"] or method["name"] in ("rbf-svm-window", "lda", "logistic", "random-forest")
     assert all(method["parameters"] is None for method in json.loads(hypercaps("methods", "--json").output))
 
 
@@ -64,15 +64,15 @@ def test_methods_as_text() -> None:
     assert "give both" in refused("methods", "--bands", 60)
 
 
-@pytest.mark.parametrize("name", ["rbf-svm", "c-cnn"])
+@pytest.mark.parametrize("name", ["rbf-svm", "c-cnn", "lda", "random-forest"])
 def test_a_run_of_another_method(files: Path, name: str) -> None:
-    options = [] if name == "rbf-svm" else ["--epochs", 2]
+    options = ["--epochs", 2] if METHODS[name].recipe().has_epochs else []
     result = hypercaps(
         "train", files / "cube.npy", files / "labels.npy", "--out", files / "run", "--method", name, *options
     )
     assert result.exit_code == 0, result.output
     metrics = json.loads((files / "run" / "metrics.json").read_text())
-    assert metrics["method"] == name and metrics["recipe"] == "paper" and metrics["oa"] > 50
+    assert metrics["method"] == name and metrics["recipe"] == METHODS[name].default_recipe and metrics["oa"] > 50
     model = files / "run" / "model.safetensors"
     assert hypercaps("map", model, files / "cube.npy", "--out", files / "map.tif").exit_code == 0
     assert (files / "map.tif").read_bytes() == (files / "run" / "map.tif").read_bytes()

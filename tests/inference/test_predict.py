@@ -165,3 +165,18 @@ def test_holes_of_nodata_are_the_same_to_the_bit_whatever_the_window() -> None:
         with pytest.warns(DataWarning):
             part = map_scene(model, scene, window=window)
         np.testing.assert_array_equal(part.confidence, whole.confidence)
+
+
+@pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")
+@pytest.mark.parametrize("rows", [29, 33])  # the last strip of a tile has one row
+def test_mirroring_at_nodata_does_not_change_neighbouring_patches(rows: int) -> None:
+    cube = make_cube(rows=rows, cols=24, bands=26)[0]
+    cube[np.random.default_rng(1).random((rows, 24)) < 0.1] = np.nan
+    scene = Scene.from_array(cube)
+    model = untrained(scene, 7, "se-2d-cnn")
+    store = PatchStore(scene, model.preprocessing, np.arange(rows * 24), 7)
+    with torch.inference_mode():
+        expected = model.confidences(model.network(store.gather(torch.arange(rows * 24)))).numpy()
+    valid = scene.read().valid.ravel()
+    found = map_scores(model, scene).reshape(-1, 3)
+    np.testing.assert_allclose(found[valid], expected[valid], rtol=1e-3, atol=1e-5)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hypercaps.compute import native
 from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.training import preprocessing as whitening
@@ -104,3 +105,49 @@ def test_standardised_bands_have_no_mean_and_unit_deviation_and_dead_ones_are_ze
     seen = np.delete(ready[pixels.valid], 3, axis=1)
     np.testing.assert_allclose(seen.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(seen.std(axis=0, ddof=1), 1, rtol=1e-5)
+
+
+def test_damped_whitening_keeps_noise_small() -> None:
+    scene = Scene.from_array(correlated())
+    damped = whitening.PREPROCESSINGS["damped whitening"](scene)
+    white = damped.transform(scene.read().values).numpy().reshape(-1, 12).astype(np.float64)
+    covariance = np.cov(scene.read().values.reshape(-1, 12).astype(np.float64).T)
+    added = covariance + 0.01 * np.diag(covariance.diagonal())
+    np.testing.assert_allclose(damped.matrix.T @ added @ damped.matrix, np.eye(12), atol=1e-6)
+    variances = np.diag(np.cov(white.T))
+    assert (variances < 1).all() and variances.max() > 0.98 and variances.min() < 0.5
+    assert damped.variances.argmax() == 6  # the largest in the middle
+    assert whitening.kind_of(damped) == "whitening"
+
+
+def test_damped_whitening_of_dead_bands_gives_zeros() -> None:
+    cube = correlated()
+    cube[:, :, 3] = 777
+    scene = Scene.from_array(cube)
+    damped = whitening.PREPROCESSINGS["damped whitening"](scene)
+    assert np.isfinite(damped.matrix).all() and (damped.variances == 0).sum() == 1
+
+
+@pytest.mark.parametrize("name", whitening.PREPROCESSINGS)
+def test_a_linear_map_combines_with_preprocessing(name: str) -> None:
+    scene = Scene.from_array(correlated().astype(np.float32))
+    fitted = whitening.PREPROCESSINGS[name](scene)
+    weights = np.random.default_rng(1).standard_normal((12, 5))
+    values = scene.read().values
+    expected = fitted.transform(values).numpy().astype(np.float64) @ weights
+    combined = fitted.combined(weights)
+    np.testing.assert_allclose((values - fitted.mean) @ combined, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not native.available(), reason="hypercaps was installed without compiled kernels")
+@pytest.mark.parametrize("outputs", [1, 5, 8, 12, 19])
+def test_the_kernel_projects_to_any_number_of_columns(outputs: int) -> None:
+    rng = np.random.default_rng(outputs)
+    values = rng.standard_normal((7, 9, 12)).astype(np.float32)
+    mean, matrix, valid = rng.standard_normal(12), rng.standard_normal((12, outputs)), rng.random((7, 9)) < 0.8
+    found = whitening.project(values, valid, mean, matrix).numpy()
+    assert found.shape == (7, 9, outputs) and (found[~valid] == 0).all()
+    np.testing.assert_allclose(found[valid], ((values - mean) @ matrix)[valid], rtol=1e-5, atol=1e-5)
+    alone = whitening.project(values[4:5, 3:4], None, mean, matrix).numpy()
+    if valid[4, 3]:
+        np.testing.assert_array_equal(alone[0, 0], found[4, 3])

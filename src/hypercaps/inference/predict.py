@@ -1,8 +1,8 @@
 """Classify a scene window by window, with a halo of half a patch.
 
 Maps agree to the last bit whatever the window size, in one of two ways. The compiled kernels compute every pixel by
-the same sums in any batch, so a window is classified as a whole (``_classify_indexed``). Other networks round
-differently for other batches: they compute in tiles of 16 x 16 pixels on a fixed grid of the scene
+the same sums in any batch, so a window is classified as a whole (``_classify_indexed``, ``linear_map``). Other networks
+round differently for other batches: they compute in tiles of 16 x 16 pixels on a fixed grid of the scene
 (``_classify_tile``), and windows consist of whole tiles.
 """
 
@@ -22,6 +22,7 @@ from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import SceneError, warn_data
+from hypercaps.inference import linear_map
 from hypercaps.inference.model import TrainedModel
 from hypercaps.models.protocols import IndexedForward, WindowForward, kernel_threads
 from hypercaps.training.patches import read_with_halo, reflect_invalid, reflect_places
@@ -184,6 +185,9 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
     height, width = mask.shape
     mapped = mask & pixels.valid[halo : halo + height, halo : halo + width]
     scores = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
+    if linear_map.is_usable(model):
+        scores[mapped] = linear_map.classify_linear(model, pixels, mapped)
+        return scores
     if isinstance(model.network, IndexedForward) and model.network.is_batch_invariant:  # needs no fixed tiles
         components = model.preprocessing.transform(pixels.values, pixels.valid)
         scores[mapped] = _classify_indexed(model, components, pixels.valid, mapped)
@@ -213,9 +217,10 @@ def _classify_tile(model: TrainedModel, pixels: Pixels, chosen: Mask, scores: np
         strip = slice(r0, min(r0 + STRIP, len(chosen)))
         if not chosen[strip].any():
             continue
-        batch = patches[strip].flatten(0, 1)  # (B, D, D, C), a copy
+        batch = patches[strip].flatten(0, 1)  # (B, D, D, C)
         if not valid.all():
-            batch = _reflect_patches(batch, valid[strip.start : strip.stop + model.patch - 1], model.patch)
+            # A strip of one row is flattened to a view, in which patches overlap and must not be written to.
+            batch = _reflect_patches(batch.contiguous(), valid[strip.start : strip.stop + model.patch - 1], model.patch)
         with torch.inference_mode(), kernel_threads(network):
             found = model.confidences(network(batch)).float().cpu().numpy()  # (B, n)
         scores[strip][chosen[strip]] = found.reshape(*chosen[strip].shape, -1)[chosen[strip]]

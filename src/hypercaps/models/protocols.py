@@ -46,8 +46,36 @@ class Solvable(Protocol):
     def features(self, patches: Tensor) -> Tensor:
         """The part of the patches that is used: (B, D, D, C) -> (B, F) float64"""
 
-    def solve(self, features: Tensor, targets: Tensor, val_features: Tensor, val_targets: Tensor) -> None:
-        """Fit to features (N, F) and class indices (N,); validation pixels (V, F) and (V,) may choose settings."""
+    def solve(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        val_features: Tensor,
+        val_targets: Tensor,
+        units: Tensor | None = None,
+    ) -> None:
+        """Fit to features (N, F) and class indices (N,).
+
+        Validation pixels (V, F) and (V,) may choose settings, and so may cross-validation that leaves out whole
+        spatial units, whose numbers for the training pixels are ``units`` (N,) int64; None: unknown.
+        """
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """Has parameters whose number ``solve`` determines, such as support vectors."""
+
+    def most_bytes(self, pixels: int) -> int:
+        """Largest size of these parameters for so many training pixels."""
+
+
+@runtime_checkable
+class Linear(Protocol):
+    """Scores are weight @ (mean spectrum of the patch) + bias, so that maps need no patches."""
+
+    # A method and not the parameters themselves: Python 3.12 does not find those of a module in ``isinstance``.
+    def weight_and_bias(self) -> tuple[Tensor, Tensor]:
+        """The weight (n, C) and the bias (n,)."""
 
 
 @runtime_checkable

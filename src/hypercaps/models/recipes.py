@@ -18,6 +18,7 @@ from torch import nn
 
 from hypercaps.errors import Interrupted, ModelError
 from hypercaps.models.history import History, Overrides, TrainingRecord
+from hypercaps.models.protocols import Growing
 
 LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
 _SECOND_SEED = 1000  # added to the seed for the second network of self-training
@@ -124,8 +125,8 @@ class Recipe(ABC):
         if given and not self.has_epochs:
             raise ModelError(f"{method} is solved at once: it has no {given[0]}, leave it out")
 
-    def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
-        """Size that the model file may have beyond the parameters of an untrained network."""
+    def stored_bytes(self, labelled_pixels: int, network: nn.Module) -> int:
+        """Largest size of the model file beyond the parameters of an untrained network."""
         return 0
 
 
@@ -305,5 +306,5 @@ class SolvedRecipe(Recipe):
     def train(self, trainer: Trainer) -> Trained:
         return Trained(*trainer.solve(), trainer.record)
 
-    def stored_bytes(self, labelled_pixels: int, bands: int, classes: int) -> int:
-        return 4 * labelled_pixels * (bands + classes**2)  # every labelled pixel may become a support vector
+    def stored_bytes(self, labelled_pixels: int, network: nn.Module) -> int:
+        return network.most_bytes(labelled_pixels) if isinstance(network, Growing) else 0

@@ -17,8 +17,12 @@ from hypercaps.models.capsnet import CapsNet
 from hypercaps.models.capsules.loss import margin_loss
 from hypercaps.models.cnn3d import CNN3D
 from hypercaps.models.convcapsnet import ConvCapsNet
+from hypercaps.models.lda import LDA
+from hypercaps.models.linear import softmax
+from hypercaps.models.logistic import LogisticRegression
 from hypercaps.models.mlp import MLP
 from hypercaps.models.protocols import Solvable
+from hypercaps.models.random_forest import RandomForest
 from hypercaps.models.recipes import EpochRecipe, Recipe, SelfTraining, SolvedRecipe
 from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
@@ -204,6 +208,38 @@ METHODS: dict[str, Method] = {
             build=CapsNet,
             loss=margin_loss,
             recipes=_recipes(EpochRecipe("paper", 50, 0.01), EpochRecipe("tuned", 50, 0.001)),
+        ),
+        Method(
+            name="lda",
+            title="LDA",
+            looks_at="spectra of single pixels",
+            build=LDA,
+            loss=cross_entropy,
+            recipes=_recipes(SolvedRecipe("tuned", "shrinkage by Ledoit and Wolf, priors by label shares")),
+            patch=1,
+            preprocessing="standardising",
+            confidence=softmax,
+        ),
+        Method(
+            name="logistic",
+            title="logistic regression",
+            looks_at="spectra of single pixels",
+            build=LogisticRegression,
+            loss=cross_entropy,
+            recipes=_recipes(SolvedRecipe("tuned", "L2, C 0.01 to 10, chosen by cross-validation")),
+            patch=1,
+            preprocessing="standardising",
+            confidence=softmax,
+        ),
+        Method(
+            name="random-forest",
+            title="random forest",
+            looks_at="spectra of single pixels",
+            build=RandomForest,
+            loss=error_share,
+            recipes=_recipes(SolvedRecipe("tuned", "200 trees, square root of the number of bands at each node")),
+            patch=1,
+            preprocessing="standardising",
         ),
     )
 }

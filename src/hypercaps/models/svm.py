@@ -52,12 +52,23 @@ class RBFSVM(PatchNetwork):
         """The part of the structure that ``solve`` determined."""
         return {"support": len(self.vectors)}
 
+    def most_bytes(self, pixels: int) -> int:
+        """Largest size of the fitted machines: every training pixel may become a support vector."""
+        return 4 * pixels * (self.bands + _pairs(self.classes))
+
     def features(self, patches: Tensor) -> Tensor:
         """The spectra: (B, 1, 1, C) -> (B, C) float64"""
         return patches.flatten(1).double()
 
-    def solve(self, features: Tensor, targets: Tensor, val_features: Tensor, val_targets: Tensor) -> None:
-        """Fit to features (N, C) and class indices (N,); validation pixels are not used."""
+    def solve(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        val_features: Tensor,
+        val_targets: Tensor,
+        units: Tensor | None = None,
+    ) -> None:
+        """Fit to features (N, C) and class indices (N,); validation pixels and units are not used."""
         from sklearn.svm import SVC
 
         machine = SVC(C=self.cost, kernel="rbf", gamma=self.gamma, cache_size=500)
@@ -133,13 +144,20 @@ class WindowSVM(RBFSVM):
         """(B, D, D, C) -> means (B, C) float64"""
         return patches.double().mean(dim=(1, 2))
 
-    def solve(self, features: Tensor, targets: Tensor, val_features: Tensor, val_targets: Tensor) -> None:
+    def solve(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        val_features: Tensor,
+        val_targets: Tensor,
+        units: Tensor | None = None,
+    ) -> None:
         best = -1
         kept: tuple[Tensor, Tensor, Tensor] | None = None
         for gamma, cost in self.choices if len(val_targets) else self.choices[:1]:
             before = self.gamma, self.cost
             self.gamma, self.cost = gamma, cost
-            super().solve(features, targets, val_features, val_targets)
+            super().solve(features, targets, val_features, val_targets, units)
             batches = zip(torch.split(val_features, 1024), torch.split(val_targets, 1024), strict=True)
             right = sum(int((self._scores(some).argmax(dim=1) == those).sum()) for some, those in batches)
             if right > best:

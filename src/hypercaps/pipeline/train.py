@@ -117,7 +117,7 @@ def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, 
     method, classes, labelled = get_method(classifier.method), len(labels.legend), int((labels.array > 0).sum())
     network = method.blueprint(scene.bands, classes, patch=classifier.patch, structure=classifier.structure)
     model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
-    model += method.recipe(classifier.recipe).stored_bytes(labelled, scene.bands, classes)
+    model += method.recipe(classifier.recipe).stored_bytes(labelled, network)
     layers = [LAYERS[name] for name in request.map.files]
     of_pixel = sum(np.dtype(layer.dtype).itemsize * (classes if layer.per_class else 1) for layer in layers)
     # Three times: partial map, rasters and temporary files; the rest is the picture.

@@ -42,6 +42,8 @@ class TrainingJob:
     structure: Mapping[str, object]  # changes to the network's sizes
     record: TrainingRecord  # epochs, batch size and seed
     device: Device
+    # (rows * cols,) number of the spatial unit, such as a polygon, of each pixel; -1 or 0 where it has no label
+    units: npt.NDArray[np.int64] | None = None
 
     @property
     def seed(self) -> int:
@@ -67,9 +69,11 @@ class TrainingData:
     grid: PixelGrid | None  # for recipes that use pseudo-labels
 
     @classmethod
-    def read(cls, job: TrainingJob) -> TrainingData:
+    def read(cls, job: TrainingJob, preprocessing: Preprocessing | None = None) -> TrainingData:
+        """Read the patches; ``preprocessing`` is fitted to the scene unless it is given."""
         scene, labels, split = job.scene, job.labels, job.split
-        preprocessing = PREPROCESSINGS[job.method.preprocessing](scene)
+        if preprocessing is None:
+            preprocessing = PREPROCESSINGS[job.method.preprocessing](scene)
         labelled = np.concatenate([split.train, split.val])
         pixels = np.concatenate([labelled, _unlabelled_pixels(job, labelled)])
         targets = np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled])
@@ -79,6 +83,7 @@ class TrainingData:
             train=torch.arange(split.train.size),
             val=torch.arange(split.train.size, labelled.size),
             unlabelled=torch.arange(labelled.size, pixels.size),
+            units=None if job.units is None else torch.from_numpy(job.units[labelled]),
         )
         grid = None
         if job.recipe.uses_pseudo_labels:

@@ -50,6 +50,7 @@ class Examples:
     val: Tensor  # (V,) patches to choose the epoch by
     unlabelled: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # (U,) without a label
     extra: Callable[[int], Tensor] | None = None  # epoch, from 1 -> further patches to learn from, which have a target
+    units: Tensor | None = None  # (N,) int64: number of the spatial unit, such as a polygon, of each labelled patch
 
     def to(self, device: str) -> Examples:
         """The same on another device."""
@@ -251,8 +252,10 @@ def solve(network: nn.Module, loss_of: Loss, examples: Examples) -> History:
     """Fit a network without epochs: a history of one epoch, with its loss."""
     assert isinstance(network, Solvable)
     started = time.perf_counter()
-    features, val_features = (_all_features(network, examples.store, which) for which in (examples.train, examples.val))
-    network.solve(features, examples.targets[examples.train], val_features, examples.targets[examples.val])
+    train, val, units = examples.train, examples.val, examples.units
+    features, val_features = (_all_features(network, examples.store, which) for which in (train, val))
+    of_train = None if units is None else units[train]
+    network.solve(features, examples.targets[train], val_features, examples.targets[val], of_train)
     seconds = time.perf_counter() - started
     with torch.inference_mode():
         losses = [

@@ -23,6 +23,7 @@ from hypercaps.errors import SceneError, warn_data
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
+DAMPING = 0.1  # of damped whitening: share of each band's standard deviation
 _READ_VALUES = 1 << 23  # values read at a time while fitting: 32 MB of float32, 64 MB of float64
 
 
@@ -92,21 +93,13 @@ class PCAWhitening(_Fitted):
         two thread pools on the same cores cost more than the product itself.
         """
         if values.dtype == np.float32 and values.shape[-1] == self.bands and native.available():
-            return self._transform_compiled(values, valid)
+            return project(values, valid, self.mean, self.matrix)
         white = torch.from_numpy(_subtract_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
         return white.float().view(values.shape)
 
-    def _transform_compiled(self, values: npt.NDArray[np.floating], valid: Mask | None) -> Tensor:
-        pixels = values.reshape(-1, self.bands).shape[0]
-        given = torch.from_numpy(np.require(values, requirements=["C", "W"]))
-        flags = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
-        if flags.size != pixels:
-            raise ValueError(f"validity of {flags.size} pixels came with {pixels}")
-        matrix = pad(torch.from_numpy(self.matrix), (0, -self.bands % native.LANES)).contiguous()
-        white = torch.empty(values.shape)
-        good, mean = torch.from_numpy(flags), torch.from_numpy(np.ascontiguousarray(self.mean))
-        native.run("whiten", given, good, pixels, self.bands, matrix.shape[1], mean, matrix, white)
-        return white
+    def combined(self, weights: Array) -> Array:
+        """The matrix that whitens and then multiplies with ``weights``: (components, n) -> (bands, n)"""
+        return linalg.product(self.matrix, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +122,10 @@ class Standardising(_Fitted):
         flat *= self.scale
         return torch.from_numpy(flat.astype(np.float32)).view(values.shape)
 
+    def combined(self, weights: Array) -> Array:
+        """The matrix that scales and then multiplies with ``weights``: (bands, n) -> (bands, n)"""
+        return self.scale[:, None] * weights
+
 
 Preprocessing = PCAWhitening | Standardising
 
@@ -136,6 +133,7 @@ Preprocessing = PCAWhitening | Standardising
 PREPROCESSINGS: dict[str, Callable[[Scene], Preprocessing]] = {
     "whitening": PCAWhitening.fit,
     "centred whitening": lambda scene: PCAWhitening.fit(scene).centred(),
+    "damped whitening": lambda scene: damped_whitening(scene).centred(),
     "standardising": Standardising.fit,
 }
 # By the names that model files use
@@ -144,6 +142,35 @@ KINDS: dict[str, type[PCAWhitening] | type[Standardising]] = {"whitening": PCAWh
 
 def kind_of(preprocessing: Preprocessing) -> str:
     return next(name for name, kind in KINDS.items() if isinstance(preprocessing, kind))
+
+
+def damped_whitening(scene: Scene) -> PCAWhitening:
+    """Whitening of the covariance with a part of its diagonal added to it.
+
+    Plain whitening scales the smallest components, which are mostly noise, to unit variance. Here a hundredth of each
+    band's variance is added first, so that components below it stay small.
+    """
+    mean, covariance = _moments(scene)
+    return PCAWhitening.from_covariance(mean, covariance + DAMPING**2 * np.diag(covariance.diagonal()), name=scene.name)
+
+
+def project(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array, matrix: Array) -> Tensor:
+    """(values - mean) @ matrix by the compiled kernel: (..., bands) float32 -> (..., n) float32, zeros where not valid.
+
+    Computed in float64, by the same sums for every pixel: its bits depend neither on the other pixels nor on the number
+    of threads.
+    """
+    bands, outputs = matrix.shape
+    pixels = values.reshape(-1, bands).shape[0]
+    given = torch.from_numpy(np.require(values, np.float32, requirements=["C", "W"]))
+    flags = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
+    if flags.size != pixels:
+        raise ValueError(f"validity of {flags.size} pixels came with {pixels}")
+    padded = pad(torch.from_numpy(matrix), (0, -outputs % native.LANES)).contiguous()
+    found = torch.empty(*values.shape[:-1], outputs)
+    good, middle = torch.from_numpy(flags), torch.from_numpy(np.ascontiguousarray(mean))
+    native.run("whiten", given, good, pixels, bands, padded.shape[1], outputs, middle, padded, found)
+    return found
 
 
 def _subtract_mean(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array) -> Array:

@@ -891,18 +891,18 @@ static int lengths_of_pixels(const void *given, int64_t *next) {
 /* ---- whitening --------------------------------------------------------------------------------------------------- */
 
 /* (values - mean) @ matrix in float64: values (pixels, bands), matrix (bands, columns), columns a multiple of 8; white
-   (pixels, bands) gets the first ``bands`` columns, zeros where not valid. */
+   (pixels, outputs) gets the first ``outputs`` columns, zeros where not valid. */
 typedef struct {
     const float *values;
     const uint8_t *valid;
-    int64_t pixels, bands, columns;
+    int64_t pixels, bands, columns, outputs;
     const double *mean, *matrix;
     float *white;
 } WhitenJob;
 
 static int whiten(const void *given, int64_t *next) {
     const WhitenJob *job = given;
-    const int64_t bands = job->bands, columns = job->columns;
+    const int64_t bands = job->bands, columns = job->columns, outputs = job->outputs;
     double *x = malloc(sizeof(double) * (size_t)(TILE * bands));
     if (!x) return 1;
     for (int64_t p; (p = take(next, TILE)) < job->pixels;) {
@@ -927,8 +927,8 @@ static int whiten(const void *given, int64_t *next) {
                     }
                 }
                 for (int64_t m = 0; m < ROWS && q + m < count; m++)
-                    for (int64_t i = 0; i < 8 && at + i < bands; i++)
-                        job->white[(p + q + m) * bands + at + i] = (float)sums[m][i / 4][i % 4];
+                    for (int64_t i = 0; i < 8 && at + i < outputs; i++)
+                        job->white[(p + q + m) * outputs + at + i] = (float)sums[m][i / 4][i % 4];
             }
     }
     free(x);
