@@ -10,7 +10,7 @@ import pytest
 
 from hypercaps.data.labels import Legend
 from hypercaps.inference.metrics import ConfidenceReport, SetRow, rejection_table, reliability, score
-from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.inference.run_metrics import AreaRow, Baseline, CandidateRow, RunMetrics
 
 SURE, RIGHT = np.linspace(0.2, 0.95, 40), np.arange(40) % 3 > 0
 BARE = ConfidenceReport(reliability(SURE, RIGHT))
@@ -21,11 +21,15 @@ CALIBRATED = replace(
     rejection=rejection_table(SURE, RIGHT),
     sets=(SetRow(0.8, 0.81, 1.5), SetRow(0.9, 0.92, 2.0)),
 )
-SCORES = ["oa", "aa", "kappa", "per_class", "confusion"]
+SCORES = ["oa", "aa", "kappa", "oa_interval", "aa_interval", "kappa_interval", "per_class", "confusion"]
 CONFIDENCE = [
     "calibration", "ece_before", "ece_after", "reliability", "rejection", "sets", "coverage_90", "set_size_90",
 ]  # fmt: skip
-SPLIT = ["n_train", "n_val", "n_test", "split", "block", "leakage", "patch", "parameters"]
+SPLIT = [
+    "n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested", "distances", "leakage",
+    "patch", "parameters",
+]  # fmt: skip
+EVIDENCE = ["baseline", "candidates", "areas", "doubtful"]
 
 
 def metrics_with(confidence: ConfidenceReport | None) -> RunMetrics:
@@ -40,19 +44,29 @@ def test_reading_gives_what_was_written(confidence: ConfidenceReport | None) -> 
     evaluated = metrics_with(confidence)
     trained = replace(evaluated, train_seconds=1.5, epochs=3, seed=0, model_sha256="abc", params={"seed": 1})
     both = replace(trained, both={"random": evaluated, "blocks": replace(trained, split="blocks", block=16)})
-    for metrics in (evaluated, trained, both):
+    row = CandidateRow("lda", "lda", "LDA", "chosen", 90.0, (80.0, 95.0), 0.3, 5, 0.1)
+    folds = replace(
+        trained,
+        oa_interval=(1.0, 2.0),
+        untested=("oats",),
+        baseline=Baseline("lda", 70.0, 0.1),
+        candidates=(row, replace(row, oa=None, oa_interval=None, outcome="not run")),
+        areas=(AreaRow(1, "corn", 10.0, 11.0, 9.0, 12.0, "ha", True),),
+        per_class=(replace(trained.per_class[0], interval=(50.0, 100.0), units=3),),
+    )
+    for metrics in (evaluated, trained, both, folds, replace(evaluated, oa=None, aa=None, kappa=None)):
         assert RunMetrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False))) == metrics
 
 
 def test_keys_and_their_order() -> None:
     evaluated = metrics_with(CALIBRATED)
     facts = ["method", "recipe", "pseudo_labelled", "seed", "scene", "trained_on"]
-    assert list(evaluated.to_json()) == [*SCORES, *CONFIDENCE, *SPLIT, *facts]
-    assert list(metrics_with(None).to_json()) == [*SCORES, *SPLIT, *facts]
+    assert list(evaluated.to_json()) == [*SCORES, *CONFIDENCE, *SPLIT, *facts, *EVIDENCE]
+    assert list(metrics_with(None).to_json()) == [*SCORES, *SPLIT, *facts, *EVIDENCE]
     trained = replace(evaluated, train_seconds=1.5, model_sha256="abc", both={"random": evaluated})
     training = ["train_seconds", "best_epoch", "epochs", "interrupted", "seed", "method", "recipe", "pseudo_labelled"]
     origin = ["command", "params", "versions", "model_sha256", "labels_digest", "coverage", "reject"]
-    assert list(trained.to_json()) == [*SCORES, *CONFIDENCE, *SPLIT, *training, "scene", "both", *origin]
+    assert list(trained.to_json()) == [*SCORES, *CONFIDENCE, *SPLIT, *training, "scene", *EVIDENCE, "both", *origin]
     figures = trained.to_json()
     assert figures["coverage_90"] == 0.92 and figures["set_size_90"] == 2.0
     assert list(figures["reliability"]["before"][0]) == ["from", "to", "confidence", "accuracy", "count"]

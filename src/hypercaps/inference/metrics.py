@@ -27,6 +27,13 @@ class ClassScore:
     name: str
     accuracy: float | None  # None: no test pixel of this class
     test: int  # test pixels
+    interval: tuple[float, float] | None = None  # 95 %, with spatial units as the sample
+    units: int | None = None  # spatial units with test pixels of this class
+
+    @classmethod
+    def from_json(cls, row: Json) -> ClassScore:
+        interval = row.get("interval")
+        return cls(**{**row, "interval": None if interval is None else (interval[0], interval[1])})
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,14 @@ from dataclasses import dataclass, field, fields
 
 from hypercaps.inference.metrics import ClassScore, ConfidenceReport, Json
 
+Bounds = tuple[float, float]  # of a 95 % interval, in percent
+
 # Keys in the order in which they are written, after those of the scores.
-_SPLIT = ("n_train", "n_val", "n_test", "split", "block", "leakage", "patch", "parameters")
+_SCORES = ("oa", "aa", "kappa", "oa_interval", "aa_interval", "kappa_interval")
+_SPLIT = (
+    *("n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested", "distances"),
+    *("leakage", "patch", "parameters"),
+)
 _TRAINING = (
     "train_seconds",
     "best_epoch",
@@ -25,21 +31,71 @@ _REPEAT = ("command", "params", "versions", "model_sha256", "labels_digest", "co
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """LDA, trained and tested on the same pixels as the model."""
+
+    method: str
+    oa: float  # percent, as `RunMetrics.oa`
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CandidateRow:
+    """One candidate of ``--method auto`` in the comparison."""
+
+    name: str  # e.g. "lda" or "convcapsnet-7-propagated"
+    method: str
+    description: str  # the settings in words
+    outcome: str  # e.g. "chosen", "weight 0.4 in the average", "left out after 1 of 5 folds", "not run: ..."
+    oa: float | None = None  # percent of the out-of-fold pixels that were compared; None: not run
+    oa_interval: Bounds | None = None
+    log_loss: float | None = None
+    folds: int = 0  # folds that were run
+    seconds: float = 0.0
+
+    @classmethod
+    def from_json(cls, row: Json) -> CandidateRow:
+        return cls(**{**row, "oa_interval": _bounds(row["oa_interval"])})
+
+
+@dataclass(frozen=True)
+class AreaRow:
+    """Area of a class, corrected by the confusion matrix (Olofsson et al. 2014), with a 95 % interval."""
+
+    label: int
+    name: str
+    mapped: float  # counted in the map
+    area: float
+    low: float
+    high: float
+    unit: str  # "ha" or "pixels"
+    checked: bool  # False: no labelled pixel was mapped as this class, so that its area is not corrected
+
+
+@dataclass(frozen=True)
 class RunMetrics:
     """Scores of a model on a test set, and how they came about. None: unknown, or not part of an evaluation."""
 
-    oa: float  # percent, as aa and kappa
-    aa: float
-    kappa: float
+    oa: float | None  # percent, as aa and kappa; None: nothing was scored (``--split none``)
+    aa: float | None
+    kappa: float | None
     per_class: tuple[ClassScore, ...] = ()
     confusion: list[list[int]] = field(default_factory=list)  # true class by row, predicted class by column
     confidence: ConfidenceReport | None = None  # None: not evaluated
+    oa_interval: Bounds | None = None  # 95 %, with spatial units as the sample
+    aa_interval: Bounds | None = None
+    kappa_interval: Bounds | None = None
 
     n_train: int | None = None  # pixels
     n_val: int | None = None
     n_test: int = 0
     split: str | None = None  # kind
     block: int | None = None  # side of the blocks of a split by blocks, pixels
+    folds: int | None = None  # number of folds of a split into folds
+    units: str | None = None  # what the folds hold out as a whole: points, polygons, tiles, areas or blocks
+    n_units: int | None = None
+    untested: tuple[str, ...] = ()  # names of the classes that could not be held out
+    distances: str | None = None  # how far from labels the test pixels are, compared with the ground to be mapped
     leakage: float | None = None  # share of test pixels with a training pixel inside their patch
 
     patch: int | None = None
@@ -56,6 +112,10 @@ class RunMetrics:
     epochs: int = 0
     interrupted: bool = False
     both: Mapping[str, RunMetrics] | None = None  # by kind of split, random first
+    baseline: Baseline | None = None  # None: not computed
+    candidates: tuple[CandidateRow, ...] = ()  # of ``--method auto``
+    areas: tuple[AreaRow, ...] = ()
+    doubtful: int | None = None  # number of labels that out-of-fold predictions contradict
 
     command: str | None = None  # as typed
     params: Mapping[str, object] | None = None  # parameters of the classifier that differ from their defaults
@@ -67,19 +127,30 @@ class RunMetrics:
 
     def to_json(self) -> dict[str, object]:
         """The record with the keys and the order of metrics.json."""
-        scores = {key: getattr(self, key) for key in ("oa", "aa", "kappa")}
+        scores = {key: getattr(self, key) for key in _SCORES}
         scores |= {"per_class": [vars(score) for score in self.per_class], "confusion": self.confusion}
         confidence = {} if self.confidence is None else self.confidence.to_json()
         keys = _SPLIT + (_EVALUATION if self.train_seconds is None else _TRAINING)
         both = {} if self.both is None else {"both": to_json_by_split(self.both)}
+        evidence = {
+            "baseline": None if self.baseline is None else vars(self.baseline),
+            "candidates": [vars(row) for row in self.candidates],
+            "areas": [vars(row) for row in self.areas],
+            "doubtful": self.doubtful,
+        }
         repeat = {} if self.model_sha256 is None else {key: getattr(self, key) for key in _REPEAT}
-        return {**scores, **confidence, **{key: getattr(self, key) for key in keys}, **both, **repeat}
+        return {**scores, **confidence, **{key: getattr(self, key) for key in keys}, **evidence, **both, **repeat}
 
     @classmethod
     def from_json(cls, figures: Json) -> RunMetrics:
         """Read metrics.json; keys that an older version did not write keep their defaults."""
         given = {item.name: figures[item.name] for item in fields(cls) if item.name in figures}
-        given["per_class"] = tuple(ClassScore(**row) for row in figures.get("per_class", ()))
+        given["per_class"] = tuple(ClassScore.from_json(row) for row in figures.get("per_class", ()))
+        given |= {key: _bounds(figures.get(key)) for key in ("oa_interval", "aa_interval", "kappa_interval")}
+        given["untested"] = tuple(figures.get("untested", ()))
+        given["baseline"] = Baseline(**figures["baseline"]) if figures.get("baseline") else None
+        given["candidates"] = tuple(CandidateRow.from_json(row) for row in figures.get("candidates", ()))
+        given["areas"] = tuple(AreaRow(**row) for row in figures.get("areas", ()))
         if "reliability" in figures:
             given["confidence"] = ConfidenceReport.from_json(figures)
         if "both" in figures:
@@ -89,3 +160,7 @@ class RunMetrics:
 
 def to_json_by_split(both: Mapping[str, RunMetrics]) -> dict[str, object]:
     return {kind: metrics.to_json() for kind, metrics in both.items()}
+
+
+def _bounds(values: list[float] | None) -> Bounds | None:
+    return None if values is None else (values[0], values[1])
