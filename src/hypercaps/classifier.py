@@ -365,7 +365,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         """The model on its device; inside the context, products have the classifier's precision."""
         check_kinds(scene)
         model, device = self._fitted(), Device(self.device, self.precision)
-        model.network.to(device.name)
+        model.to(device.name)
         with device.arithmetic():
             yield model
 

@@ -51,7 +51,7 @@ def suggest(
         labelled = open_truth(scene, labels, cube, class_field, allow_remote, trained.legend).array > 0
     only = open_mask(mask, cube) if mask else None
     set_threads(threads)
-    windows = plan_windows(cube, patch=trained.patch, pixels=pixels_within(most_memory, classifier, cube))
+    windows = plan_windows(cube, patch=2 * trained.halo + 1, pixels=pixels_within(most_memory, classifier, cube))
     scored = classifier.map_windows(cube, windows, only=only, with_scores=True, raw=True)
     points = choose(scored, trained.legend, n, labelled=labelled, name=cube.name)
     write_points(out, points, cube, class_field)

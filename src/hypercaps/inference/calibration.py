@@ -123,24 +123,50 @@ class Calibration:
         return {"at": self.at, "share": self.share, "conformity": self.conformity}
 
 
-def fit_calibration(scores: Scores, truth: Positions) -> Calibration:
+def fit_calibration(scores: Scores, truth: Positions, fold: Positions | None = None) -> Calibration:
     """Fit to the scores (N, n) of validation pixels and their true classes (N,).
 
-    The kind is the one with the lower log loss in five-fold cross-validation. The sets use the cross-validated
-    probabilities too: on the pixels of its own fit, a calibration looks better than it is.
+    The kind is the one with the lower log loss in cross-validation, in five random folds or in the given ``fold`` (N,)
+    of each pixel. The sets use the cross-validated probabilities too: on the pixels of its own fit, a calibration looks
+    better than it is.
     """
     wrong = int((scores.argmax(axis=1) != truth).sum())
     kinds = [False, True] if wrong >= _LEAST_FOR_ISOTONIC else [False]
-    of_truth = [_cross_validate(scores, truth, isotonic) for isotonic in kinds]
-    best = int(np.argmin([-np.log(np.maximum(likely, _LEAST)).mean() for likely in of_truth]))  # log loss
+    at = np.arange(len(truth))
+    of_truth = [cross_calibrate(scores, truth, fold, isotonic=isotonic)[at, truth] for isotonic in kinds]
+    best = int(np.argmin([log_loss(likely) for likely in of_truth]))
     fitted = _fit(scores, truth, kinds[best])
     step = -(-len(scores) // _TABLE)
-    conformity = np.sort(of_truth[best])[step - 1 :: step].copy()  # contiguous, as the model file needs it
+    conformity = np.sort(of_truth[best].astype(np.float64))[step - 1 :: step].copy()  # contiguous, for the model file
     return Calibration(fitted.temperature, len(scores), fitted.at, fitted.share, conformity)
 
 
+def cross_calibrate(
+    scores: Scores, truth: Positions, fold: Positions | None = None, *, isotonic: bool = False
+) -> Probabilities:
+    """(N, n) probabilities by calibrations that were fitted without the pixel's fold; None: five random folds."""
+    if fold is None:
+        fold = np.random.default_rng(0).permutation(len(scores)) % _FOLDS
+    probabilities = np.empty(scores.shape, dtype=np.float32)
+    for k in np.unique(fold):
+        out = fold == k
+        others = ~out if not out.all() else out  # a single fold has no others
+        probabilities[out] = _fit(scores[others], truth[others], isotonic)(scores[out])
+    return probabilities
+
+
+def log_loss(of_truth: npt.NDArray[np.floating[Any]]) -> float:
+    """Mean log loss of pixels, given the probabilities (N,) of their true classes."""
+    return float(-np.log(np.maximum(of_truth, _LEAST)).mean())
+
+
+def fit_temperature(scores: Scores, truth: Positions) -> Calibration:
+    """Temperature scaling, fitted to scores (N, n) and true classes (N,), without sets."""
+    return Calibration(_fit_temperature(scores, truth), len(scores))
+
+
 def _fit(scores: Scores, truth: Positions, isotonic: bool) -> Calibration:
-    by_temperature = Calibration(_fit_temperature(scores, truth), len(scores))
+    by_temperature = fit_temperature(scores, truth)
     if not isotonic:
         return by_temperature
     from sklearn.isotonic import IsotonicRegression
@@ -173,16 +199,3 @@ def _fit_temperature(scores: Scores, truth: Positions) -> float:
 
     best = minimize_scalar(loss, bounds=tuple(np.log(_TEMPERATURES)), method="bounded")
     return float(np.exp(best.x))
-
-
-def _cross_validate(scores: Scores, truth: Positions, isotonic: bool) -> Floats:
-    """(N,) probability of each pixel's true class by a calibration that was fitted without this pixel."""
-    of_truth = np.empty(len(scores))
-    fold = np.random.default_rng(0).permutation(len(scores)) % _FOLDS
-    for k in range(_FOLDS):
-        out = fold == k
-        if out.any():
-            others = ~out if not out.all() else out  # a single pixel has no others
-            probabilities = _fit(scores[others], truth[others], isotonic)(scores[out])
-            of_truth[out] = probabilities[np.arange(len(probabilities)), truth[out]]
-    return of_truth

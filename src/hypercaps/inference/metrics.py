@@ -192,8 +192,15 @@ def confusion_matrix(
         unknown = np.setdiff1d(values, labels)
         if unknown.size:
             raise ValueError(f"{what} labels {unknown.tolist()} are not in the legend {labels.tolist()}")
-    pairs = np.searchsorted(labels, truth) * n + np.searchsorted(labels, predicted)
-    return np.bincount(pairs, minlength=n * n).reshape(n, n).astype(np.int64)
+    return confusion_counts(np.searchsorted(labels, truth), np.searchsorted(labels, predicted), n)
+
+
+def confusion_counts(
+    truth: npt.NDArray[np.integer[Any]], predicted: npt.NDArray[np.integer[Any]], classes: int
+) -> npt.NDArray[np.int64]:
+    """The same from class indices (N,) each."""
+    pairs = truth.astype(np.int64) * classes + predicted
+    return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes).astype(np.int64)
 
 
 def score(truth: npt.NDArray[np.integer[Any]], predicted: npt.NDArray[np.integer[Any]], legend: Legend) -> Scores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,10 @@ class TrainedModel:
     scores: Mapping[str, object] = field(default_factory=dict)  # on the test set of that split
     versions: dict[str, str] = field(default_factory=dict)
     calibration: Calibration | None = None  # None: confidence is the network's raw score
+    # An average: scores are the weighted sum of the calibrated scores of this network and of its partners.
+    partners: tuple[TrainedModel, ...] = ()
+    weight: float = 1.0  # of this network in the average
+    own_calibration: Calibration | None = None  # of this network's scores before averaging
 
     @property
     def bands(self) -> int:
@@ -45,7 +49,28 @@ class TrainedModel:
 
     @property
     def parameters(self) -> int:
-        return count_parameters(self.network)
+        return sum(count_parameters(member.network) for member in self.members)
+
+    @property
+    def members(self) -> tuple[TrainedModel, ...]:
+        """The models whose scores are averaged, each without partners; the model itself if it has none."""
+        return (replace(self, partners=(), calibration=None), *self.partners) if self.partners else (self,)
+
+    @property
+    def halo(self) -> int:
+        """Pixels around a window that its classification needs."""
+        return max(member.patch for member in self.members) // 2
+
+    @property
+    def title(self) -> str:
+        """The method, or the methods of an average, in words."""
+        names = [member.method for member in self.members]
+        return names[0] if len(names) == 1 else f"average of {', '.join(names[:-1])} and {names[-1]}"
+
+    def to(self, device: str) -> None:
+        """Move all networks to a device."""
+        for member in self.members:
+            member.network.to(device)
 
     def confidences(self, scores: Tensor) -> Tensor:
         """Output of the network (..., n) as scores from 0 to 1 in the same order of classes."""
@@ -101,4 +126,12 @@ class TrainedModel:
             "scores": self.scores,
             "versions": self.versions,
             "calibration": None if self.calibration is None else self.calibration.describe(),
+        } | (self._describe_average() if self.weight != 1.0 else {})
+
+    def _describe_average(self) -> dict[str, object]:
+        assert self.own_calibration is not None
+        return {
+            "weight": self.weight,
+            "own_calibration": self.own_calibration.describe(),
+            "partners": [partner.describe() for partner in self.partners],
         }

@@ -28,14 +28,27 @@ from hypercaps.models.registry import get_method
 from hypercaps.training.preprocessing import KINDS, kind_of
 
 FORMAT_KEY = "hypercaps-model"  # the only metadata entry: safetensors writes several in no fixed order
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3  # 3: averages of several networks
+_WITHOUT_PARTNERS = 2
 _NETWORK = "network."
 _CALIBRATION = "calibration."
+_OWN_CALIBRATION = "own_calibration."
 _VIEWPOINTS = "network.classcaps.viewpoints"
 
 
 def write_model(path: Path, model: TrainedModel) -> None:
     """Write a model file, all or nothing."""
+    arrays = _arrays(model)
+    about = model.describe()
+    # A version that does not know averages must not take the first network of one for the whole.
+    version = FORMAT_VERSION if model.partners else _WITHOUT_PARTNERS
+    header = {"format_version": version, "digest": _digest(arrays, about), "description": about}
+    metadata = {FORMAT_KEY: json.dumps(header)}
+    write_bytes(path, safetensors.torch.save(arrays, metadata=metadata))
+
+
+def _arrays(model: TrainedModel) -> dict[str, Tensor]:
+    """Everything of a model but its description; arrays of partners have a prefix."""
     arrays = {_NETWORK + key: value.cpu().contiguous() for key, value in model.network.state_dict().items()}
     kind = kind_of(model.preprocessing)
     for part, array in model.preprocessing.arrays().items():
@@ -43,13 +56,16 @@ def write_model(path: Path, model: TrainedModel) -> None:
     for name, of_bands in (("wavelengths", model.wavelengths), ("fwhm", model.fwhm)):  # older versions skip fwhm
         if of_bands is not None:
             arrays[name] = torch.from_numpy(np.ascontiguousarray(of_bands, dtype=np.float64))
-    if model.calibration is not None:
-        for part, values in model.calibration.arrays().items():
-            arrays[_CALIBRATION + part] = torch.from_numpy(values)
-    about = model.describe()
-    header = {"format_version": FORMAT_VERSION, "digest": _digest(arrays, about), "description": about}
-    metadata = {FORMAT_KEY: json.dumps(header)}
-    write_bytes(path, safetensors.torch.save(arrays, metadata=metadata))
+    for prefix, calibration in ((_CALIBRATION, model.calibration), (_OWN_CALIBRATION, model.own_calibration)):
+        if calibration is not None:
+            arrays |= {prefix + part: torch.from_numpy(values) for part, values in calibration.arrays().items()}
+    for number, partner in enumerate(model.partners):
+        arrays |= {_partner(number) + key: array for key, array in _arrays(partner).items()}
+    return arrays
+
+
+def _partner(number: int) -> str:
+    return f"partner-{number}."
 
 
 def read_model(path: Path) -> TrainedModel:
@@ -71,7 +87,7 @@ def read_model(path: Path) -> TrainedModel:
         )
     try:
         header = json.loads(metadata[FORMAT_KEY])
-        if header["format_version"] not in (1, FORMAT_VERSION):
+        if header["format_version"] not in (1, _WITHOUT_PARTNERS, FORMAT_VERSION):
             raise ModelFileError(
                 f"{path} has model format {header['format_version']} and this hypercaps reads up to {FORMAT_VERSION}: "
                 "use the hypercaps that wrote it, or train again"
@@ -127,15 +143,37 @@ def _assemble(about: Json, arrays: dict[str, Tensor]) -> TrainedModel:
         scene=about["scene"],
         scores=about["scores"],
         versions=about["versions"],
-        calibration=_calibration(about.get("calibration"), arrays),
+        calibration=_calibration(about.get("calibration"), arrays, _CALIBRATION),
+        partners=_partners(about, arrays, legend),
+        weight=_weight(about.get("weight", 1.0)),
+        own_calibration=_calibration(about.get("own_calibration"), arrays, _OWN_CALIBRATION),
     )
 
 
-def _calibration(about: Json | None, arrays: dict[str, Tensor]) -> Calibration | None:
+def _partners(about: Json, arrays: dict[str, Tensor], legend: Legend) -> tuple[TrainedModel, ...]:
+    partners = []
+    for number, described in enumerate(about.get("partners", ())):
+        prefix = _partner(number)
+        own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+        partners.append(_assemble(described, own))
+        if partners[-1].legend != legend or partners[-1].partners or partners[-1].own_calibration is None:
+            raise ValueError("a network of its average is not for the same classes")
+    if partners and "own_calibration" not in about:
+        raise ValueError("its average is not calibrated")
+    return tuple(partners)
+
+
+def _weight(value: object) -> float:
+    if not (isinstance(value, float) and 0 < value <= 1):
+        raise TypeError(f"its weight is {value!r}")
+    return value
+
+
+def _calibration(about: Json | None, arrays: dict[str, Tensor], prefix: str) -> Calibration | None:
     """None for older files and for models without validation pixels."""
     if about is None:
         return None
-    parts = {part: arrays[_CALIBRATION + part].numpy() for part in ("at", "share", "conformity")}
+    parts = {part: arrays[prefix + part].numpy() for part in ("at", "share", "conformity")}
     temperature, pixels = about["temperature"], about["pixels"]
     if not (isinstance(temperature, float) and isinstance(pixels, int)):
         raise TypeError("its calibration is not one")

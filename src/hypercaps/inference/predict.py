@@ -134,7 +134,7 @@ def map_window(
     """
     if mask is None:
         mask = np.ones((at.r1 - at.r0, at.c1 - at.c0), dtype=bool)
-    scores = classify_window(model, read_with_halo(scene, at, model.patch // 2), mask)  # (h, w, n)
+    scores = classify_window(model, read_with_halo(scene, at, model.halo), mask)  # (h, w, n)
     valid = ~np.isnan(scores[:, :, 0])
     classes = np.zeros(mask.shape, dtype=np.int16)
     confidence = np.full(mask.shape, np.nan, dtype=np.float32)
@@ -176,11 +176,14 @@ def report_without_class(scene: Scene, invalid: int, total: int) -> None:
 
 def bytes_per_pixel(model: TrainedModel, scene: Scene) -> int:
     """Peak memory per pixel of a window: stored values, float values, components, scores."""
-    return scene.bands * (2 * scene.dtype.itemsize + 3 + 8) + 16 * len(model.legend) + 32
+    scores = 16 + 24 * len(model.partners)  # an average keeps the sum of its members' scores
+    return scene.bands * (2 * scene.dtype.itemsize + 3 + 8) + scores * len(model.legend) + 32
 
 
 def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDArray[np.float32]:
     """Scores (h, w, n) of a window given with its halo; NaN for pixels that are invalid or not in ``mask``."""
+    if model.partners:
+        return _classify_average(model, pixels, mask)
     halo = model.patch // 2
     height, width = mask.shape
     mapped = mask & pixels.valid[halo : halo + height, halo : halo + width]
@@ -199,6 +202,23 @@ def classify_window(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDAr
             tile_pixels = Pixels(pixels.values[around], pixels.valid[around])
             _classify_tile(model, tile_pixels, chosen, scores[tile.rows, tile.cols])
     return scores
+
+
+def _classify_average(model: TrainedModel, pixels: Pixels, mask: Mask) -> npt.NDArray[np.float32]:
+    """Weighted average (h, w, n) of the members' calibrated scores, added in the order of the members."""
+    height, width = mask.shape
+    average = np.full((height, width, len(model.legend)), np.nan, dtype=np.float32)
+    total: npt.NDArray[np.float64] | None = None  # (N, n)
+    for member in model.members:
+        assert member.own_calibration is not None
+        beyond = model.halo - member.halo  # this member needs less around the window
+        inner = slice(beyond, pixels.valid.shape[0] - beyond), slice(beyond, pixels.valid.shape[1] - beyond)
+        scores = classify_window(member, Pixels(pixels.values[inner], pixels.valid[inner]), mask)
+        mapped = ~np.isnan(scores[:, :, 0])
+        weighted = member.weight * member.own_calibration(scores[mapped]).astype(np.float64)
+        total = weighted if total is None else total + weighted
+    average[mapped] = total
+    return average
 
 
 def _classify_tile(model: TrainedModel, pixels: Pixels, chosen: Mask, scores: npt.NDArray[np.float32]) -> None:

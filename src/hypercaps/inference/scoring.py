@@ -60,6 +60,22 @@ def compare(
     return replace(score(labels_of[truth], labels_of[predicted], model.legend), confidence=report)
 
 
+def pixel_scores(
+    model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], on_progress: OnProgress | None = None
+) -> npt.NDArray[np.float32]:
+    """Raw scores (N, n) of valid pixels, flat indices in ascending order, classified as a map does."""
+    mask = np.zeros(scene.shape[:2], dtype=bool)
+    mask.ravel()[pixels] = True
+    scores = np.full((pixels.size, len(model.legend)), np.nan, dtype=np.float32)
+    outputs = WindowOutputs(with_scores=True, raw=True)
+    for part in map_windows(model, scene, windows_of(scene, WINDOW), outputs, only=mask, on_progress=on_progress):
+        assert part.scores is not None
+        rows, cols = np.nonzero(part.classes)
+        flat = (rows + part.at.r0) * scene.cols + cols + part.at.c0
+        scores[np.searchsorted(pixels, flat)] = part.scores[rows, cols]
+    return scores
+
+
 def _classify(
     model: TrainedModel, scene: Scene, labels: Labels, mask: Mask, on_progress: OnProgress | None = None
 ) -> Iterator[tuple[npt.NDArray[np.float32], Positions]]:

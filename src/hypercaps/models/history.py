@@ -50,6 +50,7 @@ class Overrides:
 _KINDS = dict.fromkeys(("epochs", "batch_size", "second_epochs", "extra", "seed", "best_epoch"), int) | {
     "name": str,
     "optimizer": str,
+    "whitening": str,
     "learning_rate": int | float,
 }
 
@@ -68,6 +69,7 @@ class TrainingRecord:
     extra: int | None = None  # pseudo-labelled pixels in each epoch of the second stage
     seed: int | None = None
     best_epoch: int | None = None
+    whitening: str | None = None  # plain or damped, if the user or a comparison chose one
     other: Mapping[str, object] = field(default_factory=dict)  # entries that this version does not use
 
     def to_json(self) -> dict[str, object]:

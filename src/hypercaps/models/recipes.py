@@ -85,6 +85,7 @@ class Trained(NamedTuple):
     network: nn.Module
     history: History
     record: TrainingRecord
+    first: nn.Module | None = None  # the network of the first of two stages, where the second was kept
 
 
 class Recipe(ABC):
@@ -197,25 +198,49 @@ class StageLengths(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SelfTraining(EpochRecipe):
-    """Two networks in turn: the first and the labels give classes to unlabelled pixels, which teach the second.
+class OneCycle(EpochRecipe):
+    """Patches rotated and mirrored, noise on the spectra, one cycle of the learning rate; the last weights are kept.
 
-    Both are trained with augmentation and a one-cycle learning rate. ``epochs`` is the largest number of epochs of the
-    first stage: many training pixels need fewer.
+    ``epochs`` is the largest number of epochs: many training pixels need fewer.
     """
 
-    uses_pseudo_labels: ClassVar[bool] = True
-    alternative: ClassVar[str] = "take the recipe paper"
     least_epochs: int = 8
-    looked_at: int = 30_000  # epochs times training pixels of the first stage, within the limits of the epochs
+    looked_at: int = 30_000  # epochs times training pixels, within the limits of the epochs
     noise: float = 0.7  # standard deviation, in whitened components
 
     @property
     def fixed_epochs(self) -> int | None:
         return None
 
+    @property
+    def augmentation(self) -> Augmentation:
+        return Augmentation(symmetries=True, noise=self.noise, one_cycle=True, keep_last=True)
+
     def epochs_for(self, training_pixels: int) -> int:
         return min(max(round(self.looked_at / training_pixels), self.least_epochs), self.epochs)
+
+    def identity(self) -> str:
+        return (
+            f"{self.optimizer}, one-cycle learning rate up to {self.learning_rate:g}, {self.least_epochs} to "
+            f"{self.epochs} epochs, batch {self.batch_small}, patches rotated and reflected, noise {self.noise:g}"
+        )
+
+    def train(self, trainer: Trainer) -> Trained:
+        record = trainer.record
+        assert record.epochs is not None and record.seed is not None
+        network, history = self._run(trainer, Stage(record.epochs, record.seed, self.augmentation))
+        return Trained(network, history, record)
+
+
+@dataclass(frozen=True)
+class SelfTraining(OneCycle):
+    """Two networks in turn: the first and the labels give classes to unlabelled pixels, which teach the second.
+
+    ``epochs`` is the largest number of epochs of the first stage.
+    """
+
+    uses_pseudo_labels: ClassVar[bool] = True
+    alternative: ClassVar[str] = "take the recipe paper"
 
     def stages(self, training_pixels: int, unlabelled: int, epochs: int) -> StageLengths:
         """The stages for so many pixels; ``epochs`` is the number of epochs of the first stage."""
@@ -232,11 +257,7 @@ class SelfTraining(EpochRecipe):
         )
 
     def describe(self) -> str:
-        return (
-            f"{self.optimizer}, one-cycle learning rate up to {self.learning_rate:g}, {self.least_epochs} to "
-            f"{self.epochs} epochs, batch {self.batch_small}, patches rotated and reflected, noise {self.noise:g}; "
-            "then again with labels propagated over the scene"
-        )
+        return f"{super().identity()}; then again with labels propagated over the scene"
 
     def train(self, trainer: Trainer) -> Trained:
         """Train both networks; the second is kept.
@@ -262,17 +283,16 @@ class SelfTraining(EpochRecipe):
         history = replace(after, records=before.records + after.records, seconds=time.perf_counter() - started)
         if after.interrupted and not _is_better(after.best.val_oa, before.records[-1].val_oa):
             return Trained(first, replace(history, best_epoch=before.best_epoch), first_alone)
-        return Trained(second, history, both)
+        return Trained(second, history, both, first)
 
     def _two_stages(self, lengths: StageLengths, training_pixels: int, seed: int) -> tuple[Stage, Stage]:
-        augmentation = Augmentation(symmetries=True, noise=self.noise, one_cycle=True, keep_last=True)
         work = lengths.first * training_pixels, lengths.second * (training_pixels + lengths.extra)
         share = work[0] / sum(work)
-        one = Stage(lengths.first, seed, augmentation, epochs_after=lengths.second, share=share)
+        one = Stage(lengths.first, seed, self.augmentation, epochs_after=lengths.second, share=share)
         two = Stage(
             lengths.second,
             seed + _SECOND_SEED,
-            augmentation,
+            self.augmentation,
             number=2,
             epochs_before=lengths.first,
             done_before=share,

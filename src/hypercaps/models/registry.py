@@ -23,7 +23,7 @@ from hypercaps.models.logistic import LogisticRegression
 from hypercaps.models.mlp import MLP
 from hypercaps.models.protocols import Solvable
 from hypercaps.models.random_forest import RandomForest
-from hypercaps.models.recipes import EpochRecipe, Recipe, SelfTraining, SolvedRecipe
+from hypercaps.models.recipes import EpochRecipe, OneCycle, Recipe, SelfTraining, SolvedRecipe
 from hypercaps.models.se_cnn2d import SemiCNN, semi_supervised_loss
 from hypercaps.models.svm import RBFSVM, WindowSVM, error_share
 
@@ -126,7 +126,11 @@ METHODS: dict[str, Method] = {
             looks_at="patches of whitened components",
             build=ConvCapsNet,
             loss=margin_loss,
-            recipes=_recipes(SelfTraining("best", 40, 0.01, batch_large=64), EpochRecipe("paper", 50, 0.01)),
+            recipes=_recipes(
+                SelfTraining("best", 40, 0.01, batch_large=64),
+                EpochRecipe("paper", 50, 0.01),
+                OneCycle("augmented", 40, 0.01, batch_large=64),
+            ),
         ),
         Method(
             name="rbf-svm",

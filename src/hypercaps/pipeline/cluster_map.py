@@ -144,7 +144,7 @@ def _prepare(job: MapJob) -> _Tools:
 
     scene = _open_same("scene", str(job.opening), open_scene, Scene.fingerprint, job.scene_fingerprint)
     device = Device(job.device, job.precision)
-    model.network.to(device.name)
+    model.to(device.name)
     return _Tools(model, scene, device)
 
 

@@ -71,7 +71,7 @@ def _plan(classifier: ConvCapsClassifier, context: MapContext) -> list[Window]:
         held = f"hypercaps itself holds {resident_memory() / 1e6:.0f} MB"
         warn_data(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: small windows are taken")
     pixels = pixels_within(memory, classifier, context.scene)
-    return plan_windows(context.scene, patch=context.model.patch, pixels=pixels)
+    return plan_windows(context.scene, patch=2 * context.model.halo + 1, pixels=pixels)
 
 
 def pixels_within(memory: int, classifier: ConvCapsClassifier, scene: Scene) -> int:

@@ -44,6 +44,7 @@ class TrainingJob:
     device: Device
     # (rows * cols,) number of the spatial unit, such as a polygon, of each pixel; -1 or 0 where it has no label
     units: npt.NDArray[np.int64] | None = None
+    preprocessing: str = "centred whitening"  # a name in PREPROCESSINGS
 
     @property
     def seed(self) -> int:
@@ -73,7 +74,7 @@ class TrainingData:
         """Read the patches; ``preprocessing`` is fitted to the scene unless it is given."""
         scene, labels, split = job.scene, job.labels, job.split
         if preprocessing is None:
-            preprocessing = PREPROCESSINGS[job.method.preprocessing](scene)
+            preprocessing = PREPROCESSINGS[job.preprocessing](scene)
         labelled = np.concatenate([split.train, split.val])
         pixels = np.concatenate([labelled, _unlabelled_pixels(job, labelled)])
         targets = np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled])

@@ -1,0 +1,84 @@
+"""The candidates of ``--method auto``: which methods, with which patch, whitening and recipe, are compared."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hypercaps.errors import ModelError
+from hypercaps.training.spec import TrainingSpec
+
+NETWORK = "convcapsnet"
+PATCHES = (1, 3, 5, 7)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to train."""
+
+    name: str  # as --candidates and the table of the comparison call it
+    description: str
+    method: str
+    patch: int
+    recipe: str | None = None
+    whitening: str | None = None
+    is_simple: bool = True  # runs in seconds on all folds; False: a network, which is run only while it can win
+
+    @property
+    def is_propagated(self) -> bool:
+        return self.recipe == "best"
+
+    def spec(self, base: TrainingSpec) -> TrainingSpec:
+        """The training of this candidate, with seed and device of ``base``."""
+        return replace(base, method=self.method, patch=self.patch, recipe=self.recipe, whitening=self.whitening)
+
+
+def _window(patch: int) -> str:
+    return "single pixels" if patch == 1 else f"means of {patch} x {patch} pixels"
+
+
+def _network(patch: int, whitening: str, recipe: str) -> Candidate:
+    parts = [NETWORK, str(patch)]
+    words = [f"1D-ConvCapsNet, patches of {patch} x {patch}"]
+    if whitening == "damped":
+        parts.append("damped")
+        words.append("damped whitening")
+    if recipe == "best":
+        parts.append("propagated")
+        words.append("labels propagated over the scene")
+    return Candidate("-".join(parts), ", ".join(words), NETWORK, patch, recipe, whitening, is_simple=False)
+
+
+# Simple ones first, in the order in which near equals are preferred
+CANDIDATES: tuple[Candidate, ...] = (
+    Candidate("lda", "LDA", "lda", 1),
+    Candidate("logistic", "logistic regression", "logistic", 1),
+    Candidate("random-forest", "random forest", "random-forest", 1),
+    Candidate("rbf-svm", "RBF-SVM", "rbf-svm", 1),
+    *(Candidate(f"lda-{patch}", f"LDA on {_window(patch)}", "lda", patch) for patch in PATCHES[1:]),
+    *(
+        _network(patch, whitening, recipe)
+        for patch in PATCHES
+        for whitening in ("plain", "damped")
+        for recipe in ("augmented", "best")
+    ),
+)
+
+
+def choose_candidates(names: Sequence[str] | None) -> tuple[Candidate, ...]:
+    """The candidates of these names, or of these methods; all without names."""
+    if names is None:
+        return CANDIDATES
+    if not names:
+        raise ModelError("no candidate is named: give at least one, such as lda,logistic")
+    chosen: list[Candidate] = []
+    for name in names:
+        found = [one for one in CANDIDATES if one.name == name] or [one for one in CANDIDATES if one.method == name]
+        if not found:
+            known = list(dict.fromkeys([one.method for one in CANDIDATES] + [one.name for one in CANDIDATES]))
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ModelError(f"there is no candidate {name!r}: known are {', '.join(known)}{hint}")
+        chosen += [one for one in found if one not in chosen]
+    return tuple(sorted(chosen, key=CANDIDATES.index))

@@ -1,0 +1,215 @@
+"""Compare candidates on the same folds: cheap ones first, networks only while they can still win.
+
+Simple methods run on all folds. LDA on windows of growing size and LDA with label propagation tell which patch, and
+whether propagation, suits the scene; only the network with these settings is trained, and it is given up after a fold
+in which it is behind the best simple method by more than the standard error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.errors import ModelError
+from hypercaps.inference.intervals import score_intervals
+from hypercaps.inference.metrics import confusion_counts
+from hypercaps.inference.run_metrics import CandidateRow
+from hypercaps.selection.candidates import PATCHES, Candidate
+from hypercaps.selection.choice import Choice, Losses, choose, excess
+from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, run_fold
+from hypercaps.selection.propagation import propagated_lda
+from hypercaps.training.spec import TrainingSpec
+
+Integers = npt.NDArray[np.int64]
+OnComparing = Callable[[str, int, int, int, int], None]  # candidate, fold, folds, candidates done, candidates
+OnCandidate = Callable[[CandidateRow], None]
+
+
+@dataclass(frozen=True)
+class RaceSettings:
+    """What a comparison is asked to do."""
+
+    base: TrainingSpec  # seed and device
+    candidates: Sequence[Candidate]
+    seconds: float | None = None  # time limit of comparison and final training; None: no limit
+    on_comparing: OnComparing | None = None
+    on_candidate: OnCandidate | None = None
+
+
+@dataclass
+class Race:
+    """A comparison under way."""
+
+    problem: FoldProblem
+    settings: RaceSettings
+    results: dict[Candidate, OutOfFold] = field(default_factory=dict)
+    outcomes: dict[Candidate, str] = field(default_factory=dict)  # why a candidate did not finish
+    started: float = field(default_factory=time.perf_counter)
+
+    def run(self) -> Choice:
+        """Run the candidates; afterwards ``rows`` describes the comparison."""
+        for candidate in self._simple():
+            self._run_simple(candidate)
+        for candidate in self._networks():
+            self._run_network(candidate)
+        if not any(result.is_complete for result in self.results.values()):
+            raise ModelError(
+                f"the time limit of {self.settings.seconds:.0f} s is too short for one candidate on "
+                f"{self.problem.folds.count} folds: raise --budget, or name a single method with --method"
+            )
+        return choose(self.problem, self.results)
+
+    # ---- candidates ----------------------------------------------------------------------------------------------
+
+    def _simple(self) -> list[Candidate]:
+        return [one for one in self.settings.candidates if one.is_simple]
+
+    def _networks(self) -> list[Candidate]:
+        """The networks worth a training, by the evidence of simple methods; the others are noted as not run."""
+        networks = [one for one in self.settings.candidates if not one.is_simple]
+        if len(networks) <= 1:
+            return networks
+        wanted = self._preferred_network()
+        chosen = min(networks, key=lambda one: _difference(one, wanted))
+        for one in networks:
+            if one not in (chosen, self._first_stage(chosen)):
+                self.outcomes[one] = f"not run: LDA favours {chosen.name}"
+        return [chosen]
+
+    def _first_stage(self, network: Candidate) -> Candidate | None:
+        """The candidate that is the first stage of a propagated one: the same without propagation."""
+        if not network.is_propagated:
+            return None
+        alike = (one for one in self.settings.candidates if one.method == network.method and not one.is_propagated)
+        return next((one for one in alike if (one.patch, one.whitening) == (network.patch, network.whitening)), None)
+
+    def _preferred_network(self) -> tuple[int, bool]:
+        """Patch and propagation that suit the scene, by the log loss of LDA in their place."""
+        windows = {one.patch: self._loss(one) for one in self.results if one.method == "lda"}
+        known = {patch: loss for patch, loss in windows.items() if loss is not None}
+        if not known:
+            return PATCHES[-1], True
+        patch = min(known, key=lambda patch: known[patch])
+        if 1 not in known or self._out_of_time(1.0):
+            return patch, patch > 1
+        base = next(one for one in self.results if one.method == "lda" and one.patch == 1)
+        propagated = Losses.of(propagated_lda(self.problem, base.spec(self.settings.base))).mean < known[1]
+        return (PATCHES[-1], True) if propagated else (patch, False)
+
+    def _loss(self, candidate: Candidate) -> float | None:
+        result = self.results[candidate]
+        return Losses.of(result).mean if result.is_complete else None
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    def _run_simple(self, candidate: Candidate) -> None:
+        result = self.results[candidate] = OutOfFold.empty(self.problem)
+        while not result.is_complete:
+            if self._out_of_time(_per_fold(result)):
+                self.outcomes[candidate] = _stopped("time limit", result)
+                break
+            self._run_fold(candidate, result)
+        self._report(candidate)
+
+    def _run_network(self, candidate: Candidate) -> None:
+        """Run fold after fold, until the network is clearly behind the best simple method."""
+        result = self.results[candidate] = OutOfFold.empty(self.problem)
+        first = self._first_stage(candidate)
+        first_result = None if first is None else self.results.setdefault(first, OutOfFold.empty(self.problem))
+        leader = self._leader()
+        while not result.is_complete:
+            # The final training takes somewhat longer than a fold's.
+            if self._out_of_time(2.25 * _per_fold(result)):
+                self.outcomes[candidate] = _stopped("time limit", result)
+                break
+            self._run_fold(candidate, result, first_result)
+            if leader is not None and not result.is_complete and _is_behind(result, leader):
+                self.outcomes[candidate] = _stopped("behind the best simple method", result)
+                break
+        self._report(candidate)
+        if first is not None and not result.is_complete:
+            self.outcomes[first] = self.outcomes[candidate]
+
+    def _run_fold(self, candidate: Candidate, result: OutOfFold, first: OutOfFold | None = None) -> None:
+        settings, folds = self.settings, self.problem.folds.count
+        if settings.on_comparing is not None:
+            settings.on_comparing(
+                candidate.name, result.done + 1, folds, len(self.results) - 1, len(settings.candidates)
+            )
+        run_fold(self.problem, candidate.spec(settings.base), result, first)
+
+    def _leader(self) -> OutOfFold | None:
+        complete = [one for one, result in self.results.items() if one.is_simple and result.is_complete]
+        if not complete:
+            return None
+        return self.results[min(complete, key=lambda one: Losses.of(self.results[one]).mean)]
+
+    def _out_of_time(self, more: float) -> bool:
+        limit = self.settings.seconds
+        return limit is not None and time.perf_counter() - self.started + more > limit
+
+    def _report(self, candidate: Candidate) -> None:
+        if self.settings.on_candidate is not None:
+            self.settings.on_candidate(self._row(candidate, self.outcomes.get(candidate, "")))
+
+    # ---- table ---------------------------------------------------------------------------------------------------
+
+    def rows(self, choice: Choice) -> tuple[CandidateRow, ...]:
+        """The comparison as a table, in the order of the candidates."""
+        weights = dict(zip(choice.members, choice.weights, strict=True))
+        rows = []
+        for one in self.settings.candidates:
+            outcome = self.outcomes.get(one, "compared")
+            if one in weights:
+                outcome = "chosen" if len(weights) == 1 else f"weight {weights[one]:.2f} in the average"
+            rows.append(self._row(one, outcome))
+        return tuple(rows)
+
+    def _row(self, candidate: Candidate, outcome: str) -> CandidateRow:
+        facts = candidate.name, candidate.method, candidate.description, outcome
+        result = self.results.get(candidate)
+        if result is None or not result.done:
+            return CandidateRow(*facts)
+        known = result.known
+        problem, classes = self.problem, result.raw.shape[1]
+        truth = problem.truth[known]
+        confusion = confusion_counts(truth, result.raw[known].argmax(axis=1), classes)
+        interval = score_intervals(confusion, units_per_class(truth, problem.unit[known], classes)).oa
+        return CandidateRow(
+            *facts,
+            oa=100.0 * result.correct / truth.size,
+            oa_interval=(interval.low, interval.high),
+            log_loss=Losses.of(result).mean,
+            folds=result.done,
+            seconds=result.seconds,
+        )
+
+
+def units_per_class(truth: Integers, unit: Integers, classes: int) -> Integers:
+    """(n,) number of units with pixels of each class."""
+    pairs = np.unique(np.stack([truth, unit], axis=1), axis=0)
+    return np.bincount(pairs[:, 0], minlength=classes)
+
+
+def _difference(network: Candidate, wanted: tuple[int, bool]) -> tuple[bool, int, bool]:
+    """How far a network is from the wanted patch and propagation; small patches go with damped whitening."""
+    patch, propagated = wanted
+    whitening = "damped" if patch <= 3 and not propagated else "plain"
+    return network.is_propagated != propagated, abs(network.patch - patch), network.whitening != whitening
+
+
+def _is_behind(network: OutOfFold, leader: OutOfFold) -> bool:
+    mean, error = excess(Losses.of(network), Losses.of(leader.first_folds(network.done)))
+    return mean > error
+
+
+def _per_fold(result: OutOfFold) -> float:
+    return result.seconds / result.done if result.done else 0.0
+
+
+def _stopped(why: str, result: OutOfFold) -> str:
+    return f"{why} after {result.done} of {result.problem.folds.count} folds"
