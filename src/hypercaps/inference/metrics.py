@@ -166,6 +166,9 @@ class Scores:
     per_class: tuple[ClassScore, ...]
     confusion: npt.NDArray[np.int64]  # (n, n): true class by row, predicted class by column
     confidence: ConfidenceReport | None = None  # None: confidence was not evaluated
+    oa_interval: tuple[float, float] | None = None  # 95 %
+    aa_interval: tuple[float, float] | None = None
+    kappa_interval: tuple[float, float] | None = None
 
     @property
     def n_test(self) -> int:
@@ -177,6 +180,9 @@ class Scores:
             "oa": self.oa,
             "aa": self.aa,
             "kappa": self.kappa,
+            "oa_interval": self.oa_interval,
+            "aa_interval": self.aa_interval,
+            "kappa_interval": self.kappa_interval,
             "per_class": [vars(score) for score in self.per_class],
             "confusion": self.confusion.tolist(),
         } | ({} if self.confidence is None else self.confidence.to_json())

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.inference.calibration import MOST_PIXELS, Calibration, Positions, fit_calibration
+from hypercaps.inference.calibration import MOST_PIXELS, Calibration, Positions, cross_calibrate, fit_calibration
+from hypercaps.inference.intervals import score_intervals
 from hypercaps.inference.metrics import COVERAGES, ConfidenceReport, Scores, SetRow, rejection_table, reliability, score
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import WINDOW, Mask, OnProgress, WindowOutputs, map_windows, windows_of
@@ -44,6 +45,42 @@ def compare(
             sizes = [model.calibration.sets(probabilities, coverage) for coverage in COVERAGES]
             columns[-1] += [probabilities.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]  # (N, 4) both
     truth, predicted, raw, *calibrated = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return _score_columns(model, truth, predicted, raw, calibrated)
+
+
+def score_out_of_fold(model: TrainedModel, raw: npt.NDArray[np.float32], truth: Positions, fold: Positions) -> Scores:
+    """Score out-of-fold predictions: raw scores (N, n), true class indices (N,) and the fold of each pixel (N,).
+
+    Confidence is judged as calibrated without the pixel's own fold; ``model`` is the final one, with its calibration.
+    """
+    columns: list[npt.NDArray[Any]] = []
+    if model.calibration is not None:
+        probabilities = cross_calibrate(raw, truth, fold, isotonic=model.calibration.kind == "isotonic")
+        held = [model.calibration.covers(probabilities, truth, coverage) for coverage in COVERAGES]
+        sizes = [model.calibration.sets(probabilities, coverage) for coverage in COVERAGES]
+        columns = [probabilities.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]
+    return _score_columns(model, truth, raw.argmax(axis=1), raw.max(axis=1), columns)
+
+
+def with_intervals(scores: Scores, units: npt.NDArray[np.integer[Any]]) -> Scores:
+    """The scores with 95 % intervals; ``units`` (n,) is the number of units with test pixels of each class."""
+    found = score_intervals(scores.confusion, units)
+    per_class = tuple(
+        replace(row, units=int(count), interval=None if interval is None else (interval.low, interval.high))
+        for row, count, interval in zip(scores.per_class, units, found.per_class, strict=True)
+    )
+    oa, aa, kappa = ((one.low, one.high) for one in (found.oa, found.aa, found.kappa))
+    return replace(scores, per_class=per_class, oa_interval=oa, aa_interval=aa, kappa_interval=kappa)
+
+
+def _score_columns(
+    model: TrainedModel,
+    truth: Positions,
+    predicted: Positions,
+    raw: npt.NDArray[np.float32],
+    calibrated: list[npt.NDArray[Any]],
+) -> Scores:
+    """Scores of pixels (N,) from their classes, raw and, if the model is calibrated, calibrated confidences and sets."""
     right = truth == predicted
     report = ConfidenceReport(reliability(raw, right))
     if model.calibration is not None:
