@@ -217,6 +217,18 @@ def doubtful_text(metrics: RunMetrics, file: str = "doubtful.gpkg") -> str | Non
     return f"{_counted(metrics.doubtful, 'label')} {verb} doubtful: see {file}"
 
 
+def contradiction_text(metrics: RunMetrics) -> str | None:
+    """What it means that labels are doubtful; None if no label is."""
+    if not metrics.doubtful:
+        return None
+    verb = "is" if metrics.doubtful == 1 else "are"
+    return (
+        f"{_counted(metrics.doubtful, 'label')} {verb} contradicted by the out-of-fold prediction: a model that had "
+        f"not seen {_its_unit(metrics)} assigns the pixel to another class. Such a label may be wrong, or the class "
+        "may look here as it does nowhere else in the labels."
+    )
+
+
 def _unseen(metrics: RunMetrics) -> str:
     return (
         f"each labelled pixel is predicted by a model that had not seen {_its_unit(metrics)}; the final model is "
