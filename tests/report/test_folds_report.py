@@ -116,7 +116,11 @@ def test_scores_of_folds_have_intervals_and_say_what_they_describe(page: Page) -
     assert "average accuracy (AA) of 2 of 3 classes" in page.text
     assert f"Not tested: {NASTY.replace('https://', '')}. OA, AA and kappa say nothing" in page.text
     assert "LDA on the same pixels: 62.1 % (0.1 s)." in page.text
-    assert f"{AVERAGE}, 1,234 parameters" in page.text and "recipe None" not in page.text
+    assert (
+        f"{AVERAGE}, 1,234 parameters" in page.text
+        and f"for this model ({AVERAGE})" in page.text
+        and "recipe None" not in page.text
+    )
     assert "Calibrated on the out-of-fold predictions" in page.text
 
 
@@ -157,7 +161,7 @@ def test_areas_have_intervals_and_their_assumption(page: Page) -> None:
 
 
 def test_doubtful_labels_are_drawn_over_the_means_of_their_classes(folds_run: Path, page: Page) -> None:
-    assert "31 labels are contradicted" in page.text and "The first 20" in page.text and "doubtful.csv" in page.text
+    assert "31 labels are contradicted" in page.text and "the first 20" in page.text and "doubtful.csv" in page.text
     assert "1. row 1, column 2" in page.text and "20. row 20, column 40" in page.text
     text = (folds_run / "report.html").read_text()
     drawings = re.findall(r'aria-label="Spectrum of row.*?</svg>', text, flags=re.S)

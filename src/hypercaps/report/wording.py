@@ -231,7 +231,7 @@ def contradiction_text(metrics: RunMetrics) -> str | None:
 
 def _unseen(metrics: RunMetrics) -> str:
     return (
-        f"each labelled pixel is predicted by a model that had not seen {_its_unit(metrics)}; the final model is "
+        f"each held-out pixel is predicted by a model that had not seen {_its_unit(metrics)}; the final model is "
         "trained on all labels"
     )
 
