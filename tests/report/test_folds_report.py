@@ -168,7 +168,7 @@ def test_doubtful_labels_are_drawn_over_the_means_of_their_classes(folds_run: Pa
     assert len(drawings) == 20
     lines = [re.findall(r'<path d="([^"]+)"', drawing) for drawing in drawings]
     # Each mean is drawn twice, as outline and in its colour; here the pixel is the mean of the predicted class.
-    assert all(len(paths) == 5 and paths[4] == paths[2] != paths[0] for paths in lines)
+    assert all(len(paths) == 5 and paths[0] == paths[4] != paths[2] for paths in lines)
 
 
 def test_names_in_the_new_sections_are_escaped(folds_run: Path, page: Page) -> None:
