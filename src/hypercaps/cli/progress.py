@@ -23,6 +23,7 @@ from rich.progress import (
 from hypercaps.cli.messages import say
 
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
+    from hypercaps.inference.run_metrics import CandidateRow
     from hypercaps.pipeline.requests import RunObserver
     from hypercaps.study.plan import Setting
     from hypercaps.study.records import Record
@@ -51,6 +52,7 @@ class RunProgress:
         )
         self._tasks: dict[str, TaskID] = {}
         self._shown_epoch = 0
+        self._shown_candidate: str | None = None
 
     def __enter__(self) -> RunProgress:
         self._progress.start()
@@ -65,7 +67,7 @@ class RunProgress:
         """The functions that a job calls."""
         from hypercaps.pipeline.requests import RunObserver
 
-        return RunObserver(self.training, self.mapping, self.second_training)
+        return RunObserver(self.training, self.mapping, self.second_training, self.comparing, self.candidate_done)
 
     def second_training(self, split: str) -> None:
         say(f"Training a second time, with --split {split}, by the same recipe.")
@@ -80,6 +82,20 @@ class RunProgress:
         if not self._console.is_terminal and finished and due and now.epoch != self._shown_epoch:
             self._shown_epoch = now.epoch
             self._console.print(f"training  {figures}")
+
+    def comparing(self, name: str, fold: int, folds: int, done: int, total: int) -> None:
+        """A candidate is being trained and tested on a fold, counted from 1; ``done`` of ``total`` are of all."""
+        figures = f"{escape(name)}  fold {fold}/{folds}"
+        self._update("comparing", done, total, figures)
+        if not self._console.is_terminal and name != self._shown_candidate:
+            self._shown_candidate = name
+            self._console.print(f"comparing  {figures}", soft_wrap=True)
+
+    def candidate_done(self, row: CandidateRow) -> None:
+        """A line for a candidate: its scores, or why it has none."""
+        log_loss = "" if row.log_loss is None else f", log loss {row.log_loss:.2f}"
+        scores = row.outcome if row.oa is None else f"OA {row.oa:.1f} %{log_loss}, {row.seconds:.1f} s"
+        self._console.print(f"{escape(row.name)}: {escape(scores)}", soft_wrap=True, highlight=False)
 
     def mapping(self, done: int, total: int) -> None:
         self._update("classifying", done, total, f"{done:,} of {total:,} pixels")

@@ -11,49 +11,117 @@ from rich.markup import escape
 from rich.table import Table
 
 from hypercaps.pipeline.run_files import RUN_FILES
-from hypercaps.report.wording import both_text, leakage_text, scene_text, split_text
+from hypercaps.report import wording
 
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.inference.explain import Explanation
-    from hypercaps.inference.run_metrics import RunMetrics
+    from hypercaps.inference.run_metrics import CandidateRow, RunMetrics
     from hypercaps.pipeline.describe import Description
     from hypercaps.study.study import StudyResult
 
 
-def print_scores(console: Console, metrics: RunMetrics) -> None:
-    """Accuracy by class, OA, AA and kappa, and where they hold."""
-    table = _table("class>", "name", "test pixels>", "accuracy>")
-    for row in metrics.per_class:
-        table.add_row(str(row.label), escape(row.name), f"{row.test:,}", _percent(row.accuracy))
+def print_scores(console: Console, metrics: RunMetrics, folder: Path | None = None) -> None:
+    """Accuracy by class, OA, AA and kappa with intervals, and where they hold.
+
+    ``folder`` is that of the run, to name the file of doubtful labels by what was written.
+    """
     console.print()
-    console.print(table)
-    console.print()
-    for line in _score_lines(metrics):
+    if metrics.oa is not None:
+        console.print(_class_table(metrics))
+        console.print()
+    for line in (*_score_lines(metrics), *_training_lines(metrics)):
         console.print(line, soft_wrap=True)
+    if metrics.candidates:
+        console.print()
+        console.print(_candidate_table(metrics.candidates))
+        console.print(f"\n{wording.COMPARED}", soft_wrap=True)
+    is_table = folder is not None and (folder / "doubtful.csv").exists()
+    if doubtful := wording.doubtful_text(metrics, "doubtful.csv" if is_table else "doubtful.gpkg"):
+        console.print(doubtful, soft_wrap=True)
+
+
+def _class_table(metrics: RunMetrics) -> Table:
+    """Accuracy by class; intervals and numbers of units where they are known."""
+    intervals = any(row.interval is not None for row in metrics.per_class)
+    units = any(row.units is not None for row in metrics.per_class)
+    counted = [f"{wording.unit_names(metrics)[1]}>"] if units else []
+    table = _table("class>", "name", "test pixels>", *counted, "accuracy>", *(["95 % interval>"] if intervals else []))
+    for row in metrics.per_class:
+        tested = row.accuracy is not None and row.name not in metrics.untested
+        cells = [str(row.label), escape(row.name), f"{row.test:,}"]
+        if units:
+            cells.append("-" if row.units is None else f"{row.units:,}")
+        cells.append(_percent(row.accuracy, digits=2 if row.interval is None else 1) if tested else "not tested")
+        if intervals:
+            cells.append(wording.interval_text(row.interval) if tested and row.interval is not None else "")
+        table.add_row(*cells)
+    return table
 
 
 def _score_lines(metrics: RunMetrics) -> Iterable[str]:
     """The lines below the table of classes."""
-    sizes = ""
-    if metrics.n_train is not None:
-        sizes = f" ({metrics.n_train:,} training, {metrics.n_val:,} validation pixels)"
-    yield (
-        f"[bold]OA {metrics.oa:.2f} %   AA {metrics.aa:.2f} %   kappa {metrics.kappa:.2f} %[/]   "
-        f"on {metrics.n_test:,} test pixels{sizes}"
+    if unscored := wording.unscored_text(metrics):
+        yield unscored
+        return
+    scores = "   ".join(
+        f"{name} {wording.score_text(getattr(metrics, key), getattr(metrics, f'{key}_interval'))}"
+        for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa"))
     )
-    yield split_text(metrics)
-    yield from filter(None, (None if metrics.both is not None else leakage_text(metrics), scene_text(metrics)))
+    yield f"[bold]{scores}[/]   {_sample(metrics)}"
+    folds = metrics.split == "folds"
+    notes = (
+        wording.interval_note(metrics),
+        wording.untested_text(metrics),
+        wording.question_text(metrics) if folds else wording.split_text(metrics),
+        None if metrics.both is not None else wording.leakage_text(metrics),
+        wording.scene_text(metrics),
+        wording.baseline_text(metrics),
+    )
+    yield from (escape(note) for note in notes if note)
     confidence = metrics.confidence
     if confidence is not None and confidence.ece_after is not None:
         yield (
             f"Confidence differs from accuracy by {100 * confidence.ece_after:.1f} percentage points on average "
             f"({100 * confidence.ece_before:.1f} before calibration)."
         )
-    if metrics.train_seconds is not None:
+
+
+def _sample(metrics: RunMetrics) -> str:
+    """The pixels that the scores are of."""
+    if metrics.split == "folds":
+        return wording.sample_text(metrics)
+    sizes = ""
+    if metrics.n_train is not None:
+        sizes = f" ({metrics.n_train:,} training, {metrics.n_val:,} validation pixels)"
+    return f"on {metrics.n_test:,} test pixels{sizes}"
+
+
+def _training_lines(metrics: RunMetrics) -> Iterable[str]:
+    if metrics.train_seconds is None:
+        return
+    seconds = f"{metrics.train_seconds:.1f} s"
+    if metrics.epochs:
         yield (
-            f"{metrics.parameters:,} parameters, {metrics.epochs} epochs in {metrics.train_seconds:.1f} s, "
+            f"{metrics.parameters:,} parameters, {metrics.epochs} epochs in {seconds}, "
             f"weights of epoch {metrics.best_epoch}"
         )
+    else:  # an average of several models
+        yield f"{metrics.parameters:,} parameters, trained in {seconds}"
+
+
+def _candidate_table(candidates: Iterable[CandidateRow]) -> Table:
+    """The candidates of --method auto, the chosen ones first."""
+    table = _table("candidate", "OA>", "95 % interval>", "log loss>", "folds>", "seconds>", "outcome")
+    table.columns[0].no_wrap = True
+    for row in wording.ranked(candidates):
+        name = f"[bold]{escape(row.name)}[/]" if wording.is_chosen(row) else escape(row.name)
+        figures = [""] * 5
+        if row.oa is not None:
+            interval = "" if row.oa_interval is None else wording.interval_text(row.oa_interval)
+            log_loss = "-" if row.log_loss is None else f"{row.log_loss:.2f}"
+            figures = [f"{row.oa:.1f} %", interval, log_loss, str(row.folds), f"{row.seconds:.1f}"]
+        table.add_row(name, *figures, escape(row.outcome))
+    return table
 
 
 def print_both(console: Console, both: Mapping[str, RunMetrics]) -> None:
@@ -71,7 +139,7 @@ def print_both(console: Console, both: Mapping[str, RunMetrics]) -> None:
         table.add_row(f"{row.label} {escape(row.name)}", *cells)
     console.print()
     console.print(table)
-    console.print(f"\n{both_text(both)}", soft_wrap=True)
+    console.print(f"\n{wording.both_text(both)}", soft_wrap=True)
 
 
 def _table(*headings: str) -> Table:
@@ -82,8 +150,8 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} %"
+def _percent(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f} %"
 
 
 def print_files(console: Console, out: Path) -> None:

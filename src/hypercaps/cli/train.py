@@ -183,7 +183,7 @@ def _print_result(result: RunResult, request: TrainRequest) -> None:
         console.print("[yellow]The second training was left out[/]: there is no figure by the other split.")
     if not result.reported:
         console.print("[yellow]The report was stopped[/]: the run has none.")
-    tables.print_scores(console, result.metrics)
+    tables.print_scores(console, result.metrics, result.out)
     if result.metrics.both is not None:
         tables.print_both(console, result.metrics.both)
     tables.print_files(console, result.out)

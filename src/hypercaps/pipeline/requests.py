@@ -24,6 +24,7 @@ from hypercaps.pipeline.layers import CLASSES, LAYERS
 if TYPE_CHECKING:  # these load torch, and a request must be refused before that
     from hypercaps.inference.model import TrainedModel
     from hypercaps.inference.predict import OnProgress
+    from hypercaps.inference.run_metrics import CandidateRow
     from hypercaps.training.loop import Progress
 
 MEMORY = 1_000_000_000  # default, bytes
@@ -136,6 +137,9 @@ class RunObserver:
     on_training: Callable[[Progress], None] | None = None
     on_mapping: OnProgress | None = None
     on_second: Callable[[str], None] | None = None  # a second training begins; the kind of its split
+    # Candidates of ``--method auto`` are compared: name, fold from 1, number of folds, steps done, steps in all.
+    on_comparing: Callable[[str, int, int, int, int], None] | None = None
+    on_candidate: Callable[[CandidateRow], None] | None = None  # a candidate is finished, left out or not run
 
 
 DEFAULT_RUN = TrainRequest()

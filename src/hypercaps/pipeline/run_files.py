@@ -26,6 +26,9 @@ RUN_FILES = {  # in the order in which they are listed after a training
     "scene.png": "the scene in three of its bands",
     "labels.png": "the ground truth",
     "classes.json": "spectra and band attribution of the classes",
+    "doubtful.gpkg": "labels that the other labels contradict",
+    "doubtful.csv": "labels that the other labels contradict",
+    "doubtful.json": "spectra of the first twenty of them",
     "split.npz": "pixels of the training, validation and test sets",
     "model.safetensors": "the model, for 'hypercaps map'",
 }

@@ -10,17 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from hypercaps.data.json_records import from_json
-from hypercaps.data.tiling import thinning
+from hypercaps.inference.metrics import ClassScore
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
-from hypercaps.report import page, spectra
+from hypercaps.report import page, spectra, wording
+from hypercaps.report.doubtful import draw_doubtful, read_doubtful
 from hypercaps.report.figure import NO_DATA_COLOR, hex_color
 from hypercaps.report.map_pictures import confidence_colors, painted, raster_picture
 from hypercaps.report.quicklook import LONGEST_SIDE
 from hypercaps.report.signatures import ClassesRecord, ClassRecord
-from hypercaps.report.wording import among_labels, both_text, leakage_text, scene_text, split_text
-
-_SET_COLORS = {"test": (204, 204, 204), "val": (230, 159, 0), "train": (0, 114, 178)}  # in drawing order
+from hypercaps.report.split_picture import split_picture
 
 
 class RunFolder(NamedTuple):
@@ -46,35 +45,60 @@ def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
     """
     run = RunFolder.read(folder)
     metrics, classes = run.metrics, run.classes
-    both = metrics.both or {}
     return page.render(
         "report",
-        title=f"{metrics.scene}: map and scores",
+        title=f"{metrics.scene}: map and scores" if metrics.oa is not None else f"{metrics.scene}: map",
         metrics=metrics,
         scene=classes.scene,
-        split_text=split_text(metrics),
-        among_labels=among_labels(metrics),
-        advice=[scene_text(metrics)] if both else [leakage_text(metrics), scene_text(metrics)],
-        both=both,
-        both_text=both_text(both) if both else None,
-        tested=[_tested_classes(scores) for scores in (metrics, *both.values())],
+        **_accuracy_content(metrics),
         wide=classes.scene.cols > 2.5 * classes.scene.rows,
         panels=_make_panels(run),
         rasters={name: about for name, about in rasters.items() if (folder / name).exists()},
         gradient=", ".join(map(hex_color, confidence_colors(np.linspace(0, 1, 9)[None])[0].tolist())),
         no_data_color=hex_color(NO_DATA_COLOR),
         rows=_class_rows(run),
+        class_colors={entry.label: entry.color for entry in classes.classes},
         unsure=_unsure_row(run),
         hectares=run.map is not None and run.map.hectares is not None,
-        split_png=_split_picture(run),
-        set_colors={name: hex_color(color) for name, color in _SET_COLORS.items()},
-        curves=(folder / "curves.png").read_bytes(),
-        reliability=(folder / "reliability.png").read_bytes(),
+        split=split_picture(folder / "split.npz", classes.scene, metrics.split),
+        curves=_picture(folder / "curves.png"),
+        reliability=_picture(folder / "reliability.png"),
         spectra=spectra.draw_spectra(classes),
         explained=any(entry.share is not None for entry in classes.classes),
         axis=spectra.make_axis(classes),
+        doubtful=draw_doubtful(read_doubtful(folder / "doubtful.json"), classes),
+        doubtful_files=[name for name in ("doubtful.gpkg", "doubtful.csv") if (folder / name).exists()],
         python=_python_code(metrics),
     )
+
+
+def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
+    """The sentences around the scores, and the comparisons."""
+    both = metrics.both or {}
+    return {
+        "is_folds": metrics.split == "folds",
+        "tested_pixels": "held-out pixels" if metrics.split == "folds" else "test pixels",
+        "intervals": any(row.interval is not None for row in metrics.per_class),
+        "sample_text": wording.sample_text(metrics) if metrics.split == "folds" else None,
+        "split_text": wording.split_text(metrics),
+        "unscored_text": wording.unscored_text(metrics),
+        "untested_text": wording.untested_text(metrics),
+        "question_text": wording.question_text(metrics),
+        "baseline_text": wording.baseline_text(metrics),
+        "contradiction_text": wording.contradiction_text(metrics),
+        "compared_text": wording.COMPARED,
+        "unit_names": wording.unit_names(metrics),
+        "candidates": wording.ranked(metrics.candidates),
+        "among_labels": wording.among_labels(metrics),
+        "advice": [None if both else wording.leakage_text(metrics), wording.scene_text(metrics)],
+        "both": both,
+        "both_text": wording.both_text(both) if both else None,
+        "tested": [_tested_classes(scores) for scores in (metrics, *both.values())],
+    }
+
+
+def _picture(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
 
 
 class Panel(NamedTuple):
@@ -100,18 +124,6 @@ def _make_panels(run: RunFolder) -> list[Panel]:
     return panels
 
 
-def _split_picture(run: RunFolder) -> bytes:
-    """Training, validation and test pixels; in a large scene, training hides validation, and that hides test."""
-    rows, cols = run.classes.scene.rows, run.classes.scene.cols
-    step = thinning((rows, cols), LONGEST_SIDE)
-    picture = np.full((-(-rows // step), -(-cols // step), 3), NO_DATA_COLOR, dtype=np.uint8)
-    with np.load(run.path / "split.npz", allow_pickle=False) as split:
-        for name, color in _SET_COLORS.items():
-            r, c = np.divmod(split[name], cols)
-            picture[r // step, c // step] = color
-    return raster_picture(picture)
-
-
 class Area(NamedTuple):
     """How much of the map a class covers."""
 
@@ -124,9 +136,15 @@ class ClassRow(NamedTuple):
     """A row of the table of classes."""
 
     entry: ClassRecord
-    producers: float | None  # producer's accuracy in percent; None: no test pixel
-    users: float | None  # user's accuracy in percent; None: no test pixel was given to the class
+    score: ClassScore | None  # None: nothing was scored
+    tested: bool
+    users: float | None  # user's accuracy in percent; None: not tested, or no test pixel was given to the class
     area: Area | None  # None: the run has no map
+
+    @property
+    def labelled(self) -> int:
+        """Labelled pixels, whichever sets they are in."""
+        return self.entry.train + self.entry.val + self.entry.test
 
 
 class UnsureRow(NamedTuple):
@@ -137,13 +155,20 @@ class UnsureRow(NamedTuple):
 
 
 def _class_rows(run: RunFolder) -> list[ClassRow]:
-    confusion = np.asarray(run.metrics.confusion)  # (n, n)
-    predicted = confusion.sum(axis=0)
+    metrics = run.metrics
+    confusion = np.asarray(metrics.confusion)  # (n, n), or empty if nothing was scored
+    scores = {row.label: (i, row) for i, row in enumerate(metrics.per_class)} if metrics.oa is not None else {}
     rows = []
-    for i, (score, entry) in enumerate(zip(run.metrics.per_class, run.classes.classes, strict=True)):
-        users = 100 * confusion[i, i] / predicted[i] if predicted[i] else None
+    for entry in run.classes.classes:
         area = None if run.map is None else _area(run.map, entry.label)
-        rows.append(ClassRow(entry, score.accuracy, users, area))
+        if entry.label not in scores:
+            rows.append(ClassRow(entry, None, False, None, area))
+            continue
+        i, score = scores[entry.label]
+        predicted, held_out = confusion[:, i].sum(), entry.name not in metrics.untested
+        # Of a class that is never held out, all pixels given to it are errors, whatever its true user's accuracy.
+        users = 100 * confusion[i, i] / predicted if predicted and held_out else None
+        rows.append(ClassRow(entry, score, held_out and score.accuracy is not None, users, area))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -63,26 +64,49 @@ def make_axis(classes: ClassesRecord) -> Axis:
     return Axis("band" if classes.wavelengths_nm is None else "nm", ticks)
 
 
+@dataclass(frozen=True, eq=False)
+class BandAxis:
+    """Where the bands lie in a drawing."""
+
+    x: Floats  # (bands,) in SVG units
+    pieces: list[npt.NDArray[np.intp]]  # runs of bands without a gap
+
+    @classmethod
+    def of(cls, classes: ClassesRecord) -> BandAxis:
+        positions = band_positions(classes)
+        span = float(positions.max() - positions.min())
+        x = (positions - positions.min()) / span * WIDTH if span else np.full(positions.size, WIDTH / 2)
+        return cls(x, unbroken(positions))
+
+    def line(self, y: Floats) -> str:
+        """The path of a spectrum (bands,) in SVG units."""
+        return "".join(_path(self.x[p], y[p]) for p in self.pieces)
+
+    def area(self, top: Floats, bottom: Floats) -> str:
+        """The path of the area between two spectra (bands,)."""
+        x = self.x
+        return "".join(_path(np.r_[x[p], x[p][::-1]], np.r_[top[p], bottom[p][::-1]]) + "Z" for p in self.pieces)
+
+
+def to_height(curves: Floats) -> Floats:
+    """Curves (n, bands) in SVG units, on one scale that fills the height of a drawing."""
+    low, high = curves.min(), curves.max()
+    return np.asarray(HEIGHT - (curves - low) * (HEIGHT / (high - low) if high > low else 1.0))
+
+
 def draw_spectra(classes: ClassesRecord) -> list[Drawing]:
     """Drawings of all classes that have labelled pixels."""
-    positions = band_positions(classes)
-    span = float(positions.max() - positions.min())
-    x = (positions - positions.min()) / span * WIDTH if span else np.full(positions.size, WIDTH / 2)
-    pieces, scene = unbroken(positions), np.asarray(classes.mean_spectrum)
+    axis, scene = BandAxis.of(classes), np.asarray(classes.mean_spectrum)
     unit = "band {:.0f}" if classes.wavelengths_nm is None else "{:.0f} nm"
-    names = [unit.format(position) for position in positions]
+    names = [unit.format(position) for position in band_positions(classes)]
     drawings = []
     for entry in classes.classes:
         if entry.spectrum is None:
             continue
         mean, spread = np.asarray(entry.spectrum), np.asarray(entry.spread)
-        curves = np.stack([mean, scene, mean - spread, mean + spread])  # (4, bands)
-        low, high = curves.min(), curves.max()
-        line, of_scene, bottom, top = HEIGHT - (curves - low) * (HEIGHT / (high - low) if high > low else 1.0)
-        area = "".join(_path(np.r_[x[p], x[p][::-1]], np.r_[top[p], bottom[p][::-1]]) + "Z" for p in pieces)
-        bars = None if entry.share is None else _draw_bars(x, np.asarray(entry.share), names)
-        own, dashed = ("".join(_path(x[p], y[p]) for p in pieces) for y in (line, of_scene))
-        drawings.append(Drawing(entry, own, dashed, area, bars))
+        line, of_scene, bottom, top = to_height(np.stack([mean, scene, mean - spread, mean + spread]))  # (4, bands)
+        bars = None if entry.share is None else _draw_bars(axis.x, np.asarray(entry.share), names)
+        drawings.append(Drawing(entry, axis.line(line), axis.line(of_scene), axis.area(top, bottom), bars))
     return drawings
 
 

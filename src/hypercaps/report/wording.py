@@ -1,16 +1,68 @@
-"""Sentences that say what a split means: every score is shown with them."""
+"""Sentences that say what a score means and where it holds: every score is shown with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.inference.run_metrics import Bounds, CandidateRow, RunMetrics
 
 MUCH_LEAKAGE = 0.05  # above this, the scores of a random split are explained
+FEW_PIXELS = 20  # test pixels, below which a score promises nothing
+
+_UNITS = {  # kind of spatial units: one of them, and several
+    "points": ("point", "points"),
+    "polygons": ("polygon", "polygons"),
+    "tiles": ("tile", "tiles"),
+    "areas": ("labelled area", "labelled areas"),
+    "blocks": ("block", "blocks"),
+}
+
+COMPARED = (
+    "All were compared on the same out-of-fold pixels; one that was left out early, on those of the folds that it "
+    "was run on."
+)
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def interval_text(bounds: Bounds) -> str:
+    return f"{bounds[0]:.1f} to {bounds[1]:.1f}"
+
+
+def score_text(score: float | None, bounds: Bounds | None) -> str:
+    """A score in percent with its interval; with one, a second decimal would only pretend precision."""
+    if score is None:
+        return "-"
+    return f"{score:.2f} %" if bounds is None else f"{score:.1f} % ({interval_text(bounds)})"
+
+
+def interval_note(metrics: RunMetrics) -> str | None:
+    """What the intervals beside the scores are; None if there are none."""
+    if metrics.oa_interval is None:
+        return None
+    sample = f", with the {_count_units(metrics)} as the sample" if metrics.n_units is not None else ""
+    return f"In brackets: 95 % intervals{sample}."
+
+
+def unit_names(metrics: RunMetrics) -> tuple[str, str]:
+    """What the folds hold out as a whole, in the singular and the plural."""
+    return _UNITS.get(metrics.units or "", ("spatial unit", "spatial units"))
+
+
+def joined(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
+
+
+# ---- what was scored -------------------------------------------------------------------------------------------------
 
 
 def split_text(metrics: RunMetrics) -> str:
     """The split that the scores belong to, and its leakage."""
+    if metrics.split == "none":
+        return "Split: none (all labels are for training): nothing was scored."
+    if metrics.split == "folds":
+        how = f"{metrics.folds} folds of whole {unit_names(metrics)[1]}"
+        return f"Split: folds ({how}): {_unseen(metrics)}.{_leakage_of_folds(metrics)}"
     if metrics.leakage is None:
         return "All labelled pixels; whether the model was trained on pixels near them is unknown."
     kind, leakage = metrics.split, f"leakage {100 * metrics.leakage:.1f} %"
@@ -23,6 +75,59 @@ def split_text(metrics: RunMetrics) -> str:
     }
     share = "that share of the test pixels has" if metrics.leakage > 0 else "none of the test pixels has"
     return f"Split: {kind} ({kinds.get(kind or '', 'unknown')}), {leakage}: {share} a training pixel inside its patch."
+
+
+def sample_text(metrics: RunMetrics) -> str:
+    """The pixels that the scores of folds are of, and what the final model is trained on."""
+    labels = metrics.n_test if metrics.n_train is None else metrics.n_train
+    return (
+        f"on {_counted(metrics.n_test, 'labelled pixel')}, each predicted by a model that had not seen "
+        f"{_its_unit(metrics)} ({metrics.folds} folds, {_count_units(metrics)}); the final model is trained on all "
+        f"{labels:,} labels"
+    )
+
+
+def unscored_text(metrics: RunMetrics) -> str | None:
+    """That nothing was scored; None if something was."""
+    if metrics.oa is not None:
+        return None
+    labels = "all labels" if metrics.n_train is None else f"all {metrics.n_train:,} labels"
+    option = " (--split none)" if metrics.split == "none" else ""
+    return f"Nothing was scored: {labels} were used for training{option}."
+
+
+def untested_names(metrics: RunMetrics) -> list[str]:
+    """Classes that the scores say nothing about."""
+    without = [row.name for row in metrics.per_class if row.accuracy is None]
+    return list(dict.fromkeys([*metrics.untested, *without]))
+
+
+def untested_text(metrics: RunMetrics) -> str | None:
+    """Which classes were not tested, if any."""
+    names = untested_names(metrics)
+    if not names or metrics.oa is None:
+        return None
+    where = "with one point" if metrics.units == "points" else f"with labels in one {unit_names(metrics)[0]}"
+    reason = f" A class {where} only can't be held out." if metrics.split == "folds" else ""
+    them = "this class" if len(names) == 1 else "these classes"
+    return f"Not tested: {joined(names)}. OA, AA and kappa say nothing about {them}.{reason}"
+
+
+# ---- where the scores hold -------------------------------------------------------------------------------------------
+
+
+def question_text(metrics: RunMetrics) -> str | None:
+    """Which ground the score of folds describes; None for other splits."""
+    if metrics.split != "folds" or metrics.oa is None:
+        return None
+    units = unit_names(metrics)[1]
+    pixels = units if metrics.units == "points" else f"pixels of {units}"
+    sentences = (
+        f"The score describes ground like the labelled ground: {pixels} that the model has not seen.",
+        metrics.distances,
+        "On fields or areas without any label nearby, accuracy is lower.",
+    )
+    return " ".join(filter(None, sentences))
 
 
 def among_labels(metrics: RunMetrics) -> bool:
@@ -39,21 +144,30 @@ def leakage_text(metrics: RunMetrics) -> str | None:
         reason = "Patches of one pixel can't contain another one, but test pixels lie beside training pixels"
     else:
         return None
+    lower = f"{reason}: expect a lower accuracy away from the labels."
+    if metrics.split == "folds":
+        return lower
     both = ", and 'hypercaps evaluate --both' shows both" if metrics.split == "random" else ""
-    return (
-        f"{reason}: expect a lower accuracy away from the labels. '--split blocks' measures how much lower it is{both}."
-    )
+    return f"{lower} '--split blocks' measures how much lower it is{both}."
 
 
 def scene_text(metrics: RunMetrics) -> str | None:
     """Where a score holds if the model was trained on unlabelled pixels of the same scene; None if it was not."""
-    if not metrics.pseudo_labelled or metrics.leakage is None or metrics.leakage > MUCH_LEAKAGE:
+    folds = metrics.split == "folds"
+    known = metrics.leakage is not None or folds
+    if not metrics.pseudo_labelled or not known or (metrics.leakage or 0.0) > MUCH_LEAKAGE or metrics.split == "none":
         return None
-    return (
+    labels = "held-out label" if folds else "label of the test set"
+    how = (
         "The model was also trained on unlabelled pixels of this scene, with classes propagated to them from the "
-        "training labels, never from a label of the test set: expect this accuracy in the rest of this scene, and a "
-        "lower one in another scene."
+        f"training labels, never from a {labels}"
     )
+    if metrics.n_test < FEW_PIXELS:
+        return f"{how}. Fewer than {FEW_PIXELS} test pixels are too few to say what accuracy to expect elsewhere."
+    bounds = metrics.oa_interval
+    expected = "this accuracy" if bounds is None else f"an accuracy of {interval_text(bounds)} %"
+    where = "on ground like the labelled ground of this scene" if folds else "in the rest of this scene"
+    return f"{how}: expect {expected} {where}, and a lower one in another scene."
 
 
 def both_text(both: Mapping[str, RunMetrics]) -> str:
@@ -66,3 +180,79 @@ def both_text(both: Mapping[str, RunMetrics]) -> str:
         text += " The second training was stopped early."
     of_scene = next(filter(None, map(scene_text, both.values())), None)
     return text if of_scene is None else f"{text} For the block split: {of_scene[0].lower()}{of_scene[1:]}"
+
+
+# ---- comparisons and labels ------------------------------------------------------------------------------------------
+
+
+def baseline_text(metrics: RunMetrics) -> str | None:
+    """The score of the simplest method, and whether it is better; None if the model is of this method."""
+    simple = metrics.baseline
+    if simple is None or metrics.oa is None or metrics.method == simple.method:
+        return None
+    name = simple.method.upper() if simple.method == "lda" else simple.method
+    if round(simple.oa, 1) > round(metrics.oa, 1):
+        return (
+            f"{name}, the simplest method, is better on the same pixels: {simple.oa:.1f} % against {metrics.oa:.1f} %; "
+            f"to use it, type --method {simple.method}."
+        )
+    return f"{name} on the same pixels: {simple.oa:.1f} % ({simple.seconds:.1f} s)."
+
+
+def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
+    """Those that the model consists of first, then by OA; those not run last."""
+    return sorted(candidates, key=lambda row: (row.oa is None, not is_chosen(row), -(row.oa or 0.0)))
+
+
+def is_chosen(row: CandidateRow) -> bool:
+    """Whether the model consists of this candidate, alone or in an average."""
+    return row.outcome.startswith(("chosen", "weight"))
+
+
+def doubtful_text(metrics: RunMetrics, file: str = "doubtful.gpkg") -> str | None:
+    """How many labels are doubtful, and the file that lists them; None if no label is."""
+    if not metrics.doubtful:
+        return None
+    verb = "is" if metrics.doubtful == 1 else "are"
+    return f"{_counted(metrics.doubtful, 'label')} {verb} doubtful: see {file}"
+
+
+def contradiction_text(metrics: RunMetrics) -> str | None:
+    """What it means that labels are doubtful; None if no label is."""
+    if not metrics.doubtful:
+        return None
+    verb = "is" if metrics.doubtful == 1 else "are"
+    return (
+        f"{_counted(metrics.doubtful, 'label')} {verb} contradicted by the out-of-fold prediction: a model that had "
+        f"not seen {_its_unit(metrics)} assigns the pixel to another class. Such a label may be wrong, or the class "
+        "may look here as it does nowhere else in the labels."
+    )
+
+
+def _unseen(metrics: RunMetrics) -> str:
+    return (
+        f"each held-out pixel is predicted by a model that had not seen {_its_unit(metrics)}; the final model is "
+        "trained on all labels"
+    )
+
+
+def _its_unit(metrics: RunMetrics) -> str:
+    return "it" if metrics.units == "points" else f"its {unit_names(metrics)[0]}"
+
+
+def _count_units(metrics: RunMetrics) -> str:
+    one, several = unit_names(metrics)
+    return several if metrics.n_units is None else f"{metrics.n_units:,} {one if metrics.n_units == 1 else several}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _leakage_of_folds(metrics: RunMetrics) -> str:
+    if not metrics.leakage:
+        return ""
+    return (
+        f" Leakage {100 * metrics.leakage:.1f} %: that share of the pixels has a training pixel of another "
+        f"{unit_names(metrics)[0]} inside its patch."
+    )

@@ -1,0 +1,88 @@
+"""Scores as the command line prints them."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hypercaps.cli.tables import print_scores
+from hypercaps.inference.run_metrics import RunMetrics
+from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
+
+
+def printed(metrics: RunMetrics, folder: Path | None = None) -> list[str]:
+    """The lines, with runs of spaces shortened to one."""
+    console = Console(file=io.StringIO(), width=150)
+    print_scores(console, metrics, folder)
+    assert isinstance(console.file, io.StringIO)
+    return [re.sub(" +", " ", line).strip() for line in console.file.getvalue().splitlines()]
+
+
+def test_folds_show_intervals_and_what_was_held_out() -> None:
+    lines = printed(folds_metrics())
+    assert "class name test pixels polygons accuracy 95 % interval" in lines
+    assert "1 corn 120 20 75.0 % 61.2 to 86.0" in lines
+    assert "3 oats 0 0 not tested" in lines
+    assert (
+        "OA 84.1 % (76.0 to 90.2) AA 87.5 % (79.0 to 93.0) kappa 73.0 % (60.0 to 82.5) on 210 labelled pixels, each "
+        "predicted by a model that had not seen its polygon (5 folds, 33 polygons); the final model is trained on all "
+        "230 labels"
+    ) in lines
+    assert "In brackets: 95 % intervals, with the 33 polygons as the sample." in lines
+    text = "\n".join(lines)
+    assert DISTANCES in text and "Not tested: oats. OA, AA and kappa say nothing about this class." in text
+    assert "leakage" not in text and "test pixels (" not in text
+
+
+def test_other_splits_look_as_before() -> None:
+    plain = tuple(replace(row, interval=None, units=None) for row in folds_metrics().per_class)
+    bounds = dict.fromkeys(("oa_interval", "aa_interval", "kappa_interval"))
+    lines = printed(folds_metrics(split="random", leakage=0.5, per_class=plain, n_units=None, untested=(), **bounds))
+    assert (
+        "class name test pixels accuracy" in lines and "1 corn 120 75.00 %" in lines and "3 oats 0 not tested" in lines
+    )
+    assert "OA 84.10 % AA 87.50 % kappa 73.00 % on 210 test pixels (230 training, 0 validation pixels)" in lines
+    assert any(line.startswith("Split: random (pixels at random), leakage 50.0 %") for line in lines)
+    assert "1,234 parameters, 8 epochs in 12.5 s, weights of epoch 7" in lines
+
+
+def test_nothing_is_scored_without_a_split() -> None:
+    lines = [line for line in printed(unscored_metrics()) if line]
+    assert lines == [
+        "Nothing was scored: all 230 labels were used for training (--split none).",
+        "1,234 parameters, 1 epochs in 0.1 s, weights of epoch 1",
+    ]
+
+
+def test_candidates_are_a_table_with_the_chosen_ones_first() -> None:
+    method = "average of convcapsnet-7-propagated and logistic"
+    lines = printed(folds_metrics(candidates=CANDIDATES, method=method, recipe=None, epochs=0))
+    head = lines.index("candidate OA 95 % interval log loss folds seconds outcome")
+    assert lines[head + 1 : head + 6] == [
+        "convcapsnet-7-propagated 82.0 % 0.55 5 90.0 weight 0.6 in the average",
+        "logistic 80.0 % 70.0 to 88.0 0.62 5 2.5 weight 0.4 in the average",
+        "random-forest 83.0 % 73.5 to 90.0 0.70 5 4.0 left out",
+        "lda 61.2 % 50.0 to 71.0 1.02 1 0.3 left out after 1 of 5 folds",
+        "rbf-svm not run: it would take too long",
+    ]
+    assert any("compared on the same out-of-fold pixels" in line for line in lines)
+    assert "1,234 parameters, trained in 12.5 s" in lines
+
+
+def test_baseline_and_doubtful_labels_have_a_line_each(tmp_path: Path) -> None:
+    metrics = folds_metrics(baseline=lda_baseline(62.1), doubtful=4)
+    assert "LDA on the same pixels: 62.1 % (0.1 s)." in printed(metrics)
+    assert "4 labels are doubtful: see doubtful.gpkg" in printed(metrics, tmp_path)
+    (tmp_path / "doubtful.csv").touch()  # of a scene without a coordinate system
+    assert "4 labels are doubtful: see doubtful.csv" in printed(metrics, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["[red]oats[/red]", "[/]"])
+def test_names_of_classes_are_no_markup(name: str) -> None:
+    text = "\n".join(printed(folds_metrics(untested=(name,))))
+    assert f"Not tested: {name}" in text

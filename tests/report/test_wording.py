@@ -1,0 +1,108 @@
+"""Sentences about scores: what they hold for, and no promise that the test pixels don't keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.report import wording
+from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
+
+
+def test_folds_say_which_ground_the_score_describes() -> None:
+    said = wording.question_text(folds_metrics())
+    assert said is not None and said.startswith(
+        "The score describes ground like the labelled ground: pixels of polygons that the model has not seen."
+    )
+    assert DISTANCES in said and said.endswith("without any label nearby, accuracy is lower.")
+    assert wording.question_text(RunMetrics(90.0, 90.0, 90.0, split="random")) is None
+    assert wording.question_text(folds_metrics(distances=None)) is not None
+
+
+@pytest.mark.parametrize(
+    ("units", "one", "several"),
+    [
+        ("points", "had not seen it;", "folds of whole points"),
+        ("polygons", "its polygon", "folds of whole polygons"),
+        ("tiles", "its tile", "folds of whole tiles"),
+        ("areas", "its labelled area", "folds of whole labelled areas"),
+        ("blocks", "its block", "folds of whole blocks"),
+        (None, "its spatial unit", "folds of whole spatial units"),
+    ],
+)
+def test_folds_name_their_units(units: str | None, one: str, several: str) -> None:
+    said = wording.split_text(folds_metrics(units=units))
+    assert said.startswith("Split: folds (5 ") and one in said and several in said
+
+
+def test_folds_with_leakage_say_so() -> None:
+    assert "Leakage 12.0 %" in wording.split_text(folds_metrics(leakage=0.12))
+    said = wording.leakage_text(folds_metrics(leakage=0.12))
+    assert said is not None and "expect a lower accuracy" in said and "--split blocks" not in said
+    assert wording.leakage_text(folds_metrics()) is None and not wording.among_labels(folds_metrics())
+
+
+def test_a_run_without_scores_says_only_that() -> None:
+    metrics = unscored_metrics(pseudo_labelled=900, baseline=lda_baseline(60.0), untested=("oats",))
+    assert wording.split_text(metrics).startswith("Split: none (")
+    expected = "Nothing was scored: all 230 labels were used for training (--split none)."
+    assert wording.unscored_text(metrics) == expected and wording.unscored_text(folds_metrics()) is None
+    texts = ("leakage_text", "scene_text", "question_text", "baseline_text", "untested_text", "interval_note")
+    assert [getattr(wording, name)(metrics) for name in texts] == [None] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("split", "n_test", "interval", "said"),
+    [
+        ("blocks", 500, None, "expect this accuracy in the rest of this scene"),
+        ("blocks", 500, (70.0, 81.26), "expect an accuracy of 70.0 to 81.3 % in the rest of this scene"),
+        ("folds", 500, (70.0, 81.0), "expect an accuracy of 70.0 to 81.0 % on ground like the labelled ground"),
+        ("blocks", 19, (70.0, 81.0), "too few to say what accuracy to expect"),
+        ("folds", 19, None, "too few to say what accuracy to expect"),
+    ],
+)
+def test_an_accuracy_is_promised_with_its_interval_and_never_by_few_pixels(
+    split: str, n_test: int, interval: tuple[float, float] | None, said: str
+) -> None:
+    metrics = folds_metrics(split=split, leakage=0.0, n_test=n_test, oa_interval=interval, pseudo_labelled=900)
+    text = wording.scene_text(metrics)
+    assert text is not None and said in text
+    assert ("expect this accuracy" in text) == (interval is None and n_test > 19)
+
+
+def test_untested_classes_are_named() -> None:
+    said = wording.untested_text(folds_metrics(untested=("oats", "rye", "water")))
+    assert said is not None and said.startswith(
+        "Not tested: oats, rye and water. OA, AA and kappa say nothing about these classes."
+    )
+    assert "labels in one polygon only" in said
+    one = wording.untested_text(folds_metrics(split="random", leakage=0.0, untested=()))
+    assert one == "Not tested: oats. OA, AA and kappa say nothing about this class."
+    tested = folds_metrics().per_class[:2]
+    assert wording.untested_text(folds_metrics(untested=(), per_class=tested)) is None
+
+
+def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
+    said = wording.baseline_text(folds_metrics(baseline=lda_baseline(62.14)))
+    assert said == "LDA on the same pixels: 62.1 % (0.1 s)."
+    better = wording.baseline_text(folds_metrics(oa=62.1, baseline=lda_baseline(66.4)))
+    assert better == (
+        "LDA, the simplest method, is better on the same pixels: 66.4 % against 62.1 %; to use it, type --method lda."
+    )
+    equal = wording.baseline_text(folds_metrics(oa=62.11, baseline=lda_baseline(62.14)))  # as far as it is shown
+    assert equal is not None and "better" not in equal
+    assert wording.baseline_text(folds_metrics(method="lda", baseline=lda_baseline(99.0))) is None
+    assert wording.baseline_text(folds_metrics()) is None
+
+
+def test_chosen_candidates_come_first_and_those_not_run_last() -> None:
+    names = [row.name for row in wording.ranked(CANDIDATES)]
+    assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda", "rbf-svm"]
+
+
+def test_doubtful_labels_are_counted() -> None:
+    assert wording.doubtful_text(folds_metrics(doubtful=1)) == "1 label is doubtful: see doubtful.gpkg"
+    assert (
+        wording.doubtful_text(folds_metrics(doubtful=12), "doubtful.csv") == "12 labels are doubtful: see doubtful.csv"
+    )
+    assert wording.doubtful_text(folds_metrics(doubtful=0)) is wording.doubtful_text(folds_metrics()) is None
