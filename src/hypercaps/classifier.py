@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,15 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from hypercaps.compute.devices import Device, current_versions
+from hypercaps.compute.devices import Device
 from hypercaps.data import splits
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
+from hypercaps.data.splits.draw import draw_requested_folds
+from hypercaps.data.splits.folds import Folds
 from hypercaps.data.window import Window
-from hypercaps.errors import LabelsError, SplitError
+from hypercaps.errors import LabelsError, ModelError, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
@@ -32,17 +35,27 @@ from hypercaps.inference.predict import (
     map_scores,
     map_windows,
 )
-from hypercaps.inference.scoring import calibrate, compare
-from hypercaps.models.history import History, Overrides, TrainingRecord
-from hypercaps.models.protocols import Solvable
-from hypercaps.models.recipes import Recipe, Trained
-from hypercaps.models.registry import Method, get_method
-from hypercaps.training.checks import as_int, check_enough, check_kinds, check_split, compare_names
-from hypercaps.training.job import TrainingData, TrainingJob
-from hypercaps.training.loop import LoopSettings
+from hypercaps.inference.run_metrics import Baseline
+from hypercaps.inference.scoring import calibrate, compare, with_intervals
+from hypercaps.models.history import History
+from hypercaps.models.registry import get_method
+from hypercaps.selection.candidates import choose_candidates
+from hypercaps.selection.fit import fit_model
+from hypercaps.selection.folded import LDA, FoldedResult, FoldedTraining
+from hypercaps.selection.race import OnCandidate, OnComparing, units_per_class
+from hypercaps.training.checks import as_int, check_kinds, check_split, compare_names
 from hypercaps.training.loop import OnProgress as OnTraining
-from hypercaps.training.memory import check_memory
-from hypercaps.training.preprocessing import Preprocessing
+from hypercaps.training.spec import TrainingSpec
+
+AUTO = "auto"  # the method that is chosen by comparing candidates
+
+
+@dataclass(frozen=True)
+class FoldObserver:
+    """Functions that ``fit`` calls while folds are run; each may be None."""
+
+    on_comparing: OnComparing | None = None  # a fold of a candidate begins
+    on_candidate: OnCandidate | None = None  # a candidate is finished
 
 
 class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
@@ -62,12 +75,16 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         calibrated. The rest is the test set.
     per_class : int, optional
         Number of training pixels of each class, in place of the share ``train``.
-    split_by : {"random", "polygons", "blocks"}, default "random"
+    split_by : {"random", "polygons", "blocks", "folds", "none"}, default "random"
         Unit that the split draws. "random": single pixels. "polygons": whole polygons, each in one of the three sets.
         "blocks": squares of ``block`` x ``block`` pixels with a guard band between the sets, so that no patch of a test
-        pixel contains a training pixel.
+        pixel contains a training pixel. "folds": spatial cross-validation; whole polygons, areas, tiles or points are
+        held out in turn for the scores, and the model that is kept is trained on all labels. "none": all labels
+        train, nothing is scored.
     block : int, default 16
-        Side of the blocks in pixels.
+        Side of the blocks in pixels; with folds, the side to which large areas may be cut.
+    folds : int, optional
+        Number of folds. Default: 5, or as many as there are units if they are fewer.
     epochs : int, optional
         Number of epochs; for recipe ``best``, of the first of its two stages. Default: the recipe's.
     batch_size : int, optional
@@ -77,9 +94,17 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     seed : int, default 0
         Seed of the split, the initial weights and the order of training, 0 or more. The same seed gives the same bits.
     method : str, default "convcapsnet"
-        Name of a registered method, as listed by ``hypercaps methods``.
+        Name of a registered method, as listed by ``hypercaps methods``, or "auto": candidates are compared on spatial
+        folds of the training pixels, and the best one, or an average of the best few, is kept.
+    candidates : sequence of str, optional
+        With "auto", the methods or candidates to compare, such as ``("lda", "logistic")``. Default: all.
+    budget : float, optional
+        With "auto", the time limit of comparison and final training in minutes.
     recipe : str, optional
         Name of one of the method's recipes. Default: ``best``, ``tuned`` or ``paper``, the first that the method has.
+    whitening : {"plain", "damped"}, optional
+        For methods on whitened components: "damped" adds a hundredth of each band's variance before whitening, so
+        that components of tiny variance are not scaled up. Default: plain.
     structure : dict, optional
         Changes to the network's sizes, e.g. ``{"routings": 5}``.
     device : str, default "cpu"
@@ -99,8 +124,15 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         Number of bands.
     split_ : Split
         The training, validation and test pixels.
+    folds_ : Folds or None
+        The fold in which each labelled pixel was held out.
+    selection_ : FoldedResult or None
+        The out-of-fold predictions and, with "auto", the comparison of the candidates.
+    baseline_ : Baseline or None
+        LDA, trained and tested on the same pixels.
     scores_ : Scores
-        Accuracy on the test pixels; not after ``fit(..., evaluate=False)``.
+        Accuracy on the test pixels, or of the out-of-fold predictions; not after ``fit(..., evaluate=False)`` and not
+        without test pixels.
     history_ : History
         Loss and validation accuracy of each epoch.
 
@@ -123,19 +155,25 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         per_class: int | None = None,
         split_by: str = "random",
         block: int = 16,
+        folds: int | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         patch: int | None = None,
         seed: int = 0,
         method: str = "convcapsnet",
+        candidates: Sequence[str] | None = None,
+        budget: float | None = None,
         recipe: str | None = None,
+        whitening: str | None = None,
         structure: Mapping[str, object] | None = None,
         device: str = "cpu",
         precision: str = "float32",
     ) -> None:
-        self.train, self.val, self.per_class, self.split_by, self.block = train, val, per_class, split_by, block
+        self.train, self.val, self.per_class = train, val, per_class
+        self.split_by, self.block, self.folds = split_by, block, folds
         self.epochs, self.batch_size, self.patch, self.seed = epochs, batch_size, patch, seed
-        self.method, self.recipe, self.structure = method, recipe, structure
+        self.method, self.candidates, self.budget = method, candidates, budget
+        self.recipe, self.whitening, self.structure = recipe, whitening, structure
         self.device, self.precision = device, precision
 
     def fit(
@@ -146,6 +184,7 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         *,
         evaluate: bool = True,
         on_progress: OnTraining | None = None,
+        observer: FoldObserver | None = None,
     ) -> ConvCapsClassifier:
         """Train on the labelled pixels of a scene and score the test pixels.
 
@@ -160,72 +199,128 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         evaluate : bool, default True
             Classify and score the test pixels; without it there is no ``scores_``.
         on_progress : callable, optional
-            Called with a ``Progress`` after every step and epoch. KeyboardInterrupt, raised by it or by Ctrl-C, ends
-            the training and keeps the best epoch so far.
+            Called with a ``Progress`` after every step and epoch of the final training. KeyboardInterrupt, raised by it
+            or by Ctrl-C, ends the training and keeps the best epoch so far.
+        observer : FoldObserver, optional
+            Functions that are called while folds are run.
 
         Returns
         -------
         ConvCapsClassifier
             This classifier.
         """
-        job = self._check(scene, labels, split)
-        self.__dict__.pop("scores_", None)  # of an earlier model
-        data = TrainingData.read(job)
-        method, batch_size = job.method, job.record.batch_size or 1
-        settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress)
-        trained = job.recipe.train(data.trainer(job, settings))
-        self.split_: Split = job.split
-        self.history_: History = trained.history
-        self.model_ = _build_model(job, data.preprocessing, trained)
-        with self._applied(scene) as model:
-            calibration = calibrate(model, scene, job.labels, job.split.val)
-        self.model_ = replace(self.model_, calibration=calibration)
-        if evaluate:
-            self.scores_: Scores = self.evaluate(scene, job.labels, job.split)
-            scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
-            self.model_ = replace(self.model_, scores=scores)
-        return self
-
-    def _check(self, scene: Scene, labels: Labels, split: Split | None) -> TrainingJob:
-        """Refuse bad input before any work, and draw the split if none is given."""
         check_kinds(scene, labels)
-        method = get_method(self.method)
-        recipe = method.recipe(self.recipe)
-        patch = self._patch()
-        as_int("seed", self.seed, 0)
+        self._check_parameters()
         labels.check_fits(scene)
         labels = labels.where_valid(scene)
-        check_enough(scene, labels, method, patch)
-        device = Device(self.device, self.precision)
-        structure = {**(recipe.structure or {}), **(self.structure or {})}
-        split = self.draw_split(labels) if split is None else split.with_patch(patch)
+        split = self.draw_split(labels, scene) if split is None else split.with_patch(self._patch())
         check_split(split, labels)
-        record = self._settings(method, recipe, labels, split)
-        job = TrainingJob(scene, labels, split, method, recipe, patch, structure, record, device)
-        check_memory(job)
-        return job
+        self.__dict__.pop("scores_", None)  # of an earlier model
+        self.split_: Split = split
+        self.folds_: Folds | None = self._draw_folds(scene, labels, split)
+        self.selection_: FoldedResult | None = None
+        self.baseline_: Baseline | None = None
+        if self.folds_ is None:
+            self._fit_once(scene, labels, on_progress)
+        else:
+            self._fit_folds(scene, labels, on_progress, observer or FoldObserver())
+        if evaluate:
+            self._evaluate_fit(scene, labels)
+        return self
+
+    def _fit_once(self, scene: Scene, labels: Labels, on_progress: OnTraining | None) -> None:
+        """Train one method on the training pixels, and calibrate it on the validation pixels."""
+        fitted = fit_model(self._spec().job(scene, labels, self.split_), on_progress=on_progress)
+        self.history_: History = fitted.history
+        self.model_ = fitted.model
+        self._calibrate(scene, labels)
+
+    def _fit_folds(self, scene: Scene, labels: Labels, on_progress: OnTraining | None, observer: FoldObserver) -> None:
+        """Compare candidates, or cross-fit one method, on the folds; then train on all training pixels."""
+        assert self.folds_ is not None
+        training = FoldedTraining(
+            spec=self._spec(),
+            candidates=choose_candidates(self.candidates) if self.method == AUTO else None,
+            seconds=None if self.budget is None else 60.0 * self.budget,
+            on_training=on_progress,
+            on_comparing=observer.on_comparing,
+            on_candidate=observer.on_candidate,
+        )
+        self.selection_ = result = training.run(scene, labels, self.folds_, self.split_)
+        self.history_, self.model_ = result.final.history, result.final.model
+        if self.split_.val.size:  # pixels that no model of the comparison has seen
+            self._calibrate(scene, labels)
+
+    def _calibrate(self, scene: Scene, labels: Labels) -> None:
+        with self._applied(scene) as model:
+            calibration = calibrate(model, scene, labels, self.split_.val)
+        self.model_ = replace(self.model_, calibration=calibration)
+
+    def _evaluate_fit(self, scene: Scene, labels: Labels) -> None:
+        """Score the test pixels or the out-of-fold predictions, and LDA on the same pixels."""
+        if self.split_.kind == "folds":
+            assert self.selection_ is not None
+            self.scores_: Scores = self.selection_.scores()
+            self.baseline_ = self.selection_.baseline
+            stored = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": asdict(self.baseline_)}
+            self.model_ = replace(self.model_, scores=stored)
+        elif self.split_.test.size:
+            self.scores_ = self.evaluate(scene, labels, self.split_)
+            self.baseline_ = None if self.method == LDA.method else self._lda_baseline(scene, labels)
+            stored = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
+            self.model_ = replace(self.model_, scores=stored)
+
+    def _lda_baseline(self, scene: Scene, labels: Labels) -> Baseline:
+        lda = ConvCapsClassifier(method=LDA.method, seed=self.seed)
+        lda.split_ = self.split_.with_patch(LDA.patch)
+        started = time.perf_counter()
+        lda.model_ = fit_model(lda._spec().job(scene, labels, lda.split_)).model
+        seconds = time.perf_counter() - started
+        return Baseline(LDA.method, lda.evaluate(scene, labels, lda.split_).oa, seconds)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that contradict each other, before any work."""
+        as_int("seed", self.seed, 0)
+        fixed = ("recipe", "epochs", "batch_size", "patch", "structure", "whitening")
+        if self.method == AUTO:
+            choose_candidates(self.candidates)
+            given = [name for name in fixed if getattr(self, name) is not None]
+            if given:
+                raise ModelError(
+                    f"method auto chooses the {given[0].replace('_', ' ')} itself: leave it out, or name a method"
+                )
+            if self.budget is not None and not self.budget > 0:
+                raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")
+            return
+        for name in ("candidates", "budget"):
+            if getattr(self, name) is not None:
+                raise ModelError(f"{name} has a meaning with method auto only: leave it out, or ask for auto")
+        spec = self._spec()
+        get_method(spec.method).recipe(spec.recipe)
+        spec.preprocessing_name()
+
+    def _spec(self) -> TrainingSpec:
+        """The training of the method; of its candidates, if it is "auto", seed and device."""
+        device, seed = Device(self.device, self.precision), as_int("seed", self.seed, 0)
+        if self.method == AUTO:
+            return TrainingSpec(seed=seed, device=device)
+        return TrainingSpec(
+            self.method,
+            self.recipe,
+            self.patch,
+            self.whitening,
+            self.structure,
+            self.epochs,
+            self.batch_size,
+            seed,
+            device,
+        )
 
     def _patch(self) -> int:
-        return get_method(self.method).patch if self.patch is None else as_int("patch", self.patch, 1)
+        return self._spec().patch_side
 
-    def _settings(self, method: Method, recipe: Recipe, labels: Labels, split: Split) -> TrainingRecord:
-        """Epochs, batch size and learning rate: the recipe's, or the user's in their place."""
-        given = {"epochs": self.epochs, "batch_size": self.batch_size}
-        recipe.check_overrides(method.name, given)
-        overrides = Overrides(**{name: None if n is None else as_int(name, n, 1) for name, n in given.items()})
-        labelled = int((labels.array > 0).sum())
-        seed = as_int("seed", self.seed, 0)
-        return recipe.settings(overrides, training_pixels=split.train.size, labelled_pixels=labelled, seed=seed)
-
-    def draw_split(self, labels: Labels) -> Split:
-        """Draw the split that ``fit`` uses for these labels.
-
-        Parameters
-        ----------
-        labels : Labels
-            As given to ``fit``, without labels on invalid pixels: ``labels.where_valid(scene)``.
-        """
-        request = splits.SplitRequest(
+    def _request(self) -> splits.SplitRequest:
+        return splits.SplitRequest(
             kind=self.split_by,
             train=float(self.train),
             val=float(self.val),
@@ -233,8 +328,31 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             block=self.block,
             seed=as_int("seed", self.seed, 0),
             patch=self._patch(),
+            folds=self.folds,
         )
-        return splits.draw(labels, request)
+
+    def draw_split(self, labels: Labels, scene: Scene | None = None) -> Split:
+        """Draw the split that ``fit`` uses for these labels.
+
+        Parameters
+        ----------
+        labels : Labels
+            As given to ``fit``, without labels on invalid pixels: ``labels.where_valid(scene)``.
+        scene : Scene, optional
+            If it is a mosaic, folds hold out whole tiles of it.
+        """
+        return splits.draw(labels, self._request(), tiles=labels.tiles or (scene.tiles if scene else ()))
+
+    def _draw_folds(self, scene: Scene, labels: Labels, split: Split) -> Folds | None:
+        """The folds of the training pixels; None: neither scores nor the choice of a method need them."""
+        tiles = labels.tiles or scene.tiles
+        if split.kind == "folds":
+            return draw_requested_folds(labels, self._request(), tiles=tiles)
+        if self.method != AUTO:
+            return None
+        training = labels.only_pixels(split.train)
+        request = splits.SplitRequest("folds", block=self.block, seed=as_int("seed", self.seed, 0))
+        return draw_requested_folds(training, request, tiles=tiles)
 
     def evaluate(
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
@@ -274,7 +392,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             )
         compare_names(labels.legend, model.legend)
         with self._applied(scene):
-            return compare(model, scene, labels, scored, on_progress)
+            scores = compare(model, scene, labels, scored, on_progress)
+        return with_intervals(scores, _test_units(labels.only_pixels(np.flatnonzero(scored)), model.legend, split))
 
     def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
         """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels."""
@@ -394,28 +513,6 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return model
 
 
-def _build_model(job: TrainingJob, preprocessing: Preprocessing, trained: Trained) -> TrainedModel:
-    """The trained network with all that is needed to use it, not calibrated yet."""
-    network = trained.network.eval()
-    structure = dict(job.structure)
-    if isinstance(network, Solvable):
-        structure |= network.found
-    return TrainedModel(
-        method=job.method.name,
-        patch=job.patch,
-        structure=structure,
-        network=network,
-        preprocessing=preprocessing,
-        legend=job.labels.legend,
-        wavelengths=job.scene.wavelengths,
-        fwhm=job.scene.fwhm,
-        recipe=replace(trained.record, best_epoch=trained.history.best_epoch),
-        split=replace(job.split.describe(), labels=job.labels.digest()),
-        scene=job.scene.name,
-        versions=current_versions(),
-    )
-
-
 def _test_mask(split: Split, shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
     """The test pixels of a split as a mask (rows, columns)."""
     if split.test.size == 0:
@@ -423,6 +520,16 @@ def _test_mask(split: Split, shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
     mask = np.zeros(shape, dtype=bool)
     mask.ravel()[split.test] = True
     return mask
+
+
+def _test_units(tested: Labels, legend: Legend, split: Split | None) -> npt.NDArray[np.int64]:
+    """(n,) number of spatial units with test pixels of each class; in a random split, each pixel counts as one."""
+    if split is not None and split.kind == "random":
+        counts = tested.counts()
+        return np.array([counts.get(int(label), 0) for label in legend.labels])
+    units = splits.label_units(tested)
+    classes = np.searchsorted(legend.labels, tested.legend.labels)[units.class_of]
+    return units_per_class(classes, units.unit, len(legend))
 
 
 def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
@@ -442,21 +549,35 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
     """
     model = read_model(Path(path))
     drawn, record = model.split.request(patch=model.patch) or splits.SplitRequest(), model.recipe
+    if model.partners:
+        return _load_average(model, drawn, device, precision)
     classifier = ConvCapsClassifier(
         train=drawn.train,
         val=drawn.val,
         per_class=drawn.per_class,
         split_by=drawn.kind,
         block=drawn.block,
+        folds=drawn.folds,
         epochs=record.user_overrides.epochs,
         batch_size=record.user_overrides.batch_size,
         patch=model.patch,
         seed=0 if record.seed is None else record.seed,
         method=model.method,
         recipe=record.name,
+        whitening=record.whitening,
         structure=model.structure or None,
         device=device,
         precision=precision,
+    )
+    classifier.model_ = model
+    return classifier
+
+
+def _load_average(model: TrainedModel, drawn: splits.SplitRequest, device: str, precision: str) -> ConvCapsClassifier:
+    """The classifier of a model that "auto" averaged: its members have settings of their own."""
+    seed = 0 if model.recipe.seed is None else model.recipe.seed
+    classifier = ConvCapsClassifier(
+        method=AUTO, split_by=drawn.kind, folds=drawn.folds, seed=seed, device=device, precision=precision
     )
     classifier.model_ = model
     return classifier

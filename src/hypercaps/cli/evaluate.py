@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from hypercaps.classifier import ConvCapsClassifier
+    from hypercaps.data.labels import Labels
+    from hypercaps.data.scene import Scene
+    from hypercaps.data.splits import Split
+    from hypercaps.inference.predict import OnProgress
     from hypercaps.inference.run_metrics import RunMetrics
 
 
@@ -65,7 +70,7 @@ def evaluate(
     cube = open_cube(scene, wavelengths, allow_remote)
 
     from hypercaps.classifier import load_model  # imports torch: only after the scene could be read
-    from hypercaps.pipeline.evaluate import check_both, evaluate_both, evaluation_metrics, evaluation_split
+    from hypercaps.pipeline.evaluate import check_both, evaluate_both
 
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
@@ -79,10 +84,28 @@ def evaluate(
             metrics = evaluate_both(classifier, cube, truth, block=block, observer=shown.observer())
         else:
             given = open_split(split_file, truth, patch=trained.patch) if split_file else None
-            split = evaluation_split(trained, cube, truth, given)
-            scores = classifier.evaluate(cube, truth, split, shown.mapping)
-            metrics = evaluation_metrics(trained, cube, scores, split)
+            metrics = _evaluate(classifier, cube, truth, given, shown.mapping)
     _show(metrics, json_file)
+
+
+def _evaluate(
+    classifier: ConvCapsClassifier, cube: Scene, truth: Labels, given: Split | None, on_progress: OnProgress
+) -> RunMetrics:
+    """Score the test pixels; for a model that was trained on all of these labels, the stored out-of-fold scores."""
+    from hypercaps.pipeline.evaluate import evaluation_metrics, evaluation_split, stored_metrics
+
+    model = classifier.model_
+    if given is None and model.split.labels == truth.digest():
+        stored = stored_metrics(model, cube)
+        if stored is not None:
+            console_err().print(
+                "The model was trained on all of these labels: these are its out-of-fold scores, stored when it was "
+                "trained.",
+                soft_wrap=True,
+            )
+            return stored
+    split = evaluation_split(model, cube, truth, given)
+    return evaluation_metrics(model, cube, classifier.evaluate(cube, truth, split, on_progress), split)
 
 
 def _show(metrics: RunMetrics | Mapping[str, RunMetrics], json_file: Path | None) -> None:

@@ -146,16 +146,26 @@ PerClass = Annotated[
     option(SPLIT, "--per-class", "N", "Train on N pixels of each class instead of a share.", "the share --train"),
 ]
 SplitKind = Annotated[
-    str,
+    str | None,
     option(
         SPLIT,
         "--split",
         "KIND",
-        "Kind of split: random (pixels, as in the paper), polygons or blocks (of ground), each as a whole in one "
-        "set; blocks have no leakage.",
+        "How labels are tested: folds (whole polygons, areas or tiles are held out in turn, and the final model is "
+        "trained on all labels), none (all labels train, no score), random (pixels, as in the paper), polygons or "
+        "blocks (of ground; no leakage).",
+        "folds; random for a public scene's labels, and with --train, --val or --per-class",
     ),
 ]
-Block = Annotated[int, option(SPLIT, "--block", "N", "Side of the blocks of a block split, in pixels.", min=2)]
+FoldsOption = Annotated[
+    int | None, option(SPLIT, "--folds", "N", "Number of folds of --split folds.", "5, or fewer for few labels")
+]
+Block = Annotated[
+    int,
+    option(
+        SPLIT, "--block", "N", "Side of the blocks of a block split, and of pieces of areas in folds, in pixels.", min=2
+    ),
+]
 Both = Annotated[
     bool,
     flag(

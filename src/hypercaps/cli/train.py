@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,10 +13,13 @@ from hypercaps.cli.messages import console_out
 from hypercaps.cli.progress import RunProgress
 from hypercaps.cli.values import (
     command_line,
+    is_given,
+    listed,
     memory_bytes,
     open_cube,
     open_truth,
     refuse_together,
+    refuse_with,
     refuse_without,
     set_threads,
 )
@@ -27,7 +30,26 @@ if TYPE_CHECKING:
     from hypercaps.pipeline.train import RunResult
 
 Method = Annotated[
-    str, opt.option(opt.TRAINING, "--method", "NAME", "Classification method; 'hypercaps methods' lists them.")
+    str | None,
+    opt.option(
+        opt.TRAINING,
+        "--method",
+        "NAME",
+        "Classification method, as 'hypercaps methods' lists them, or auto: compare candidates on folds of the labels.",
+        "auto; convcapsnet for a public scene's labels",
+    ),
+]
+Candidates = Annotated[
+    str | None,
+    opt.option(opt.TRAINING, "--candidates", "a,b", "Methods that --method auto compares.", "all"),
+]
+Whitening = Annotated[
+    str | None,
+    opt.option(opt.TRAINING, "--whitening", "KIND", "Whitening of the spectra: plain or damped.", "plain"),
+]
+TimeLimit = Annotated[
+    float | None,
+    opt.option(opt.TRAINING, "--budget", "MINUTES", "Time limit of --method auto.", "no limit"),
 ]
 RecipeOption = Annotated[
     str | None,
@@ -55,8 +77,8 @@ Seed = Annotated[
 ]
 
 _CLASSIFIER_OPTIONS = (
-    *("train", "val", "per_class", "block", "method", "recipe", "epochs", "batch_size", "patch", "seed"),
-    *("device", "precision"),
+    *("train", "val", "per_class", "block", "folds", "budget", "recipe", "epochs", "batch_size", "patch", "whitening"),
+    *("seed", "device", "precision"),
 )
 
 
@@ -74,15 +96,19 @@ def train(
     train: opt.TrainShare = 0.2,
     val: opt.ValShare = 0.1,
     per_class: opt.PerClass = None,
-    split: opt.SplitKind = "random",
+    split: opt.SplitKind = None,
+    folds: opt.FoldsOption = None,
     block: opt.Block = 16,
     both: opt.Both = False,
     split_file: opt.SplitOption = None,
-    method: Method = "convcapsnet",
+    method: Method = None,
+    candidates: Candidates = None,
+    budget: TimeLimit = None,
     recipe: RecipeOption = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     patch: Patch = None,
+    whitening: Whitening = None,
     seed: Seed = 0,
     with_map: opt.WithMap = True,
     confidence_dtype: opt.ConfidenceDtype = "float32",
@@ -106,7 +132,8 @@ def train(
     """
     from hypercaps.io.open import open_mask, open_split
 
-    _check_split_options(ctx)
+    choices = _choose_defaults(ctx)
+    _check_split_options(ctx, choices)
     request = _make_request(ctx)
     _check_folder(ctx)
     cube = open_cube(scene, wavelengths, allow_remote)
@@ -117,20 +144,64 @@ def train(
     from hypercaps.pipeline.train import train_run  # imports torch: only after the inputs could be read
 
     set_threads(threads)
+    console_out().print(choices.in_words(), soft_wrap=True)
     with RunProgress(console_out()) as shown:
-        result = train_run(_make_classifier(ctx), cube, truth, out, request, shown.observer())
+        result = train_run(_make_classifier(ctx, choices), cube, truth, out, request, shown.observer())
     _print_result(result, request)
 
 
-def _check_split_options(ctx: typer.Context) -> None:
+class Choices(NamedTuple):
+    """Split and method of a training, and why."""
+
+    split: str
+    method: str
+    why: str
+
+    def in_words(self) -> str:
+        """The first line of the output."""
+        kinds = {
+            "folds": "spatial folds for the score, and all labels for the final model",
+            "none": "all labels train, nothing is scored",
+            "file": "the split of a file",
+        }
+        how = kinds.get(self.split, f"a split by {self.split}" if self.split != "random" else "a random split")
+        return f"Method [bold]{self.method}[/], {how} ({self.why})."
+
+
+def _choose_defaults(ctx: typer.Context) -> Choices:
+    """Users' own labels get folds and the method that fits them; public scenes are split as in the paper."""
+    from hypercaps.io import catalog
+
+    given = ctx.params
+    is_public = not given["labels"] and given["scene"] in catalog.names()
+    whose = "labels of a public scene, as in the paper" if is_public else "your own labels"
+    shares = [name for name in ("train", "val", "per_class", "split_file") if is_given(ctx, name)]
+    split, method = given["split"], given["method"]
+    if split is None:
+        split = "file" if "split_file" in shares else "random" if is_public or shares or given["both"] else "folds"
+    named = [name for name in ("recipe", "epochs", "batch_size", "patch", "whitening") if given[name] is not None]
+    if method is None:  # options of a network mean the network
+        method = "auto" if given["candidates"] or not (is_public or named or given["both"]) else "convcapsnet"
+    chosen = [f"--{name}" for name in ("split", "method") if given[name] is not None]
+    return Choices(split, method, f"{whose}; {' and '.join(chosen)} given" if chosen else whose)
+
+
+def _check_split_options(ctx: typer.Context, choices: Choices) -> None:
     from hypercaps.data.splits import check_kind
 
-    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "block", "both"))
-    check_kind(ctx.params["split"])
-    if ctx.params["split"] != "blocks":  # with blocks, --train sizes the training blocks, --per-class draws from them
+    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "folds", "block", "both"))
+    if choices.split == "file":
+        return
+    check_kind(choices.split)
+    if choices.split in ("folds", "none"):
+        for name in ("train", "val", "per_class", "both"):
+            refuse_with(ctx, name, f"--split {choices.split}")
+    if choices.split != "folds":
+        refuse_without(ctx, "folds", "--split folds")
+    if choices.split != "blocks":  # with blocks, --train sizes the training blocks, --per-class draws from them
         refuse_together(ctx, "per_class", ("train",))
-        if not ctx.params["both"]:
-            refuse_without(ctx, "block", "--split blocks")
+        if not ctx.params["both"] and choices.split != "folds":
+            refuse_without(ctx, "block", "--split blocks or folds")
 
 
 def _make_request(ctx: typer.Context) -> TrainRequest:
@@ -162,10 +233,15 @@ def _check_folder(ctx: typer.Context) -> None:
     RunFolder(given["out"], RUN_FILES, force=given["force"]).check(inputs)
 
 
-def _make_classifier(ctx: typer.Context) -> ConvCapsClassifier:
+def _make_classifier(ctx: typer.Context, choices: Choices) -> ConvCapsClassifier:
     from hypercaps.classifier import ConvCapsClassifier
 
-    return ConvCapsClassifier(split_by=ctx.params["split"], **{name: ctx.params[name] for name in _CLASSIFIER_OPTIONS})
+    return ConvCapsClassifier(
+        split_by="random" if choices.split == "file" else choices.split,
+        method=choices.method,
+        candidates=listed(ctx.params["candidates"]),
+        **{name: ctx.params[name] for name in _CLASSIFIER_OPTIONS},
+    )
 
 
 def _print_result(result: RunResult, request: TrainRequest) -> None:

@@ -47,18 +47,25 @@ def memory_bytes(text: str) -> int:
 def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
     """Refuse an option together with another one that makes it meaningless."""
     for other in others:
-        if _given(ctx, option) and _given(ctx, other):
+        if is_given(ctx, option) and is_given(ctx, other):
             one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
             raise SplitError(f"{one} and {two} were both given, and {one} makes {two} meaningless: give one of them")
 
 
 def refuse_without(ctx: typer.Context, option: str, other: str) -> None:
     """Refuse an option that has no meaning without another one."""
-    if _given(ctx, option):
+    if is_given(ctx, option):
         raise SplitError(f"--{option.replace('_', '-')} has no meaning without {other}: give both, or neither")
 
 
-def _given(ctx: typer.Context, name: str) -> bool:
+def refuse_with(ctx: typer.Context, option: str, other: str) -> None:
+    """Refuse an option that has no meaning together with another one."""
+    if is_given(ctx, option):
+        raise SplitError(f"--{option.replace('_', '-')} has no meaning with {other}: leave one of them out")
+
+
+def is_given(ctx: typer.Context, name: str) -> bool:
+    """Whether an option was typed, with any value."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

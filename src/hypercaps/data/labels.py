@@ -265,6 +265,13 @@ class Labels:
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
         return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)
 
+    def only_pixels(self, pixels: npt.NDArray[np.int64]) -> Labels:
+        """The labels of some pixels, flat indices; others become unlabelled."""
+        kept = np.zeros_like(self.array)
+        kept.ravel()[pixels] = self.array.ravel()[pixels]
+        groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
+        return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)
+
     def digest(self) -> str:
         """SHA-256 of shape and class numbers, of the labels as they were given; ``where_valid`` does not change it."""
         if self._checked is not None:

@@ -80,7 +80,7 @@ def _score_columns(
     raw: npt.NDArray[np.float32],
     calibrated: list[npt.NDArray[Any]],
 ) -> Scores:
-    """Scores of pixels (N,) from their classes, raw and, if the model is calibrated, calibrated confidences and sets."""
+    """Scores of pixels (N,) from their classes and confidences: raw and, with their sets, calibrated."""
     right = truth == predicted
     report = ConfidenceReport(reliability(raw, right))
     if model.calibration is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from hypercaps.data import splits
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
+from hypercaps.data.splits.request import WITHOUT_TEST
 from hypercaps.errors import DataWarning, SplitError
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
@@ -23,9 +25,14 @@ from hypercaps.pipeline.requests import SILENT, RunObserver
 def run_metrics(classifier: ConvCapsClassifier) -> RunMetrics:
     """Metrics of a classifier after ``fit``."""
     model, history, split = classifier.model_, classifier.history_, classifier.split_
+    scores, selection = getattr(classifier, "scores_", None), classifier.selection_
+    metrics = _metrics(model, model.scene, scores, split)
+    if split.kind == "folds" and selection is not None:
+        metrics = replace(metrics, n_val=0, **vars(selection.facts()))
     return replace(
-        _metrics(model, model.scene, classifier.scores_, split),
-        n_test=int(split.test.size),
+        metrics,
+        baseline=classifier.baseline_,
+        candidates=() if selection is None else selection.rows,
         train_seconds=history.seconds,
         best_epoch=history.best_epoch,
         epochs=len(history.records),
@@ -38,28 +45,61 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
     return replace(_metrics(model, scene.name, scores, split), trained_on=model.scene)
 
 
-def _metrics(model: TrainedModel, scene: str, scores: Scores, split: Split | None) -> RunMetrics:
-    return RunMetrics(
-        oa=scores.oa,
-        aa=scores.aa,
-        kappa=scores.kappa,
-        per_class=scores.per_class,
-        confusion=scores.confusion.tolist(),
-        confidence=scores.confidence,
+def stored_metrics(model: TrainedModel, scene: Scene) -> RunMetrics | None:
+    """The out-of-fold metrics that a model trained on all labels keeps in its file; None: it keeps none."""
+    if model.split.kind != "folds" or "confusion" not in model.scores:
+        return None
+    split, stored = model.split, RunMetrics.from_json(model.scores)
+    return replace(
+        stored,
+        n_train=split.n_train,
+        n_val=0,
+        n_test=sum(map(sum, stored.confusion)),
+        split="folds",
+        block=split.block,
+        trained_on=model.scene,
+        **_model_facts(model, scene.name),
+    )
+
+
+def _metrics(model: TrainedModel, scene: str, scores: Scores | None, split: Split | None) -> RunMetrics:
+    figures = RunMetrics(None, None, None) if scores is None else _score_figures(scores)
+    return replace(
+        figures,
         n_train=int(split.train.size) if split else None,
         n_val=int(split.val.size) if split else None,
-        n_test=scores.n_test,
         split=split.kind if split else None,
         block=split.how.block if split else None,
-        leakage=split.leakage if split else None,
-        patch=model.patch,
-        parameters=model.parameters,
-        method=model.method,
-        recipe=model.recipe.name,
-        pseudo_labelled=model.recipe.extra or 0,
-        seed=model.recipe.seed,
-        scene=scene,
+        leakage=split.with_patch(2 * model.halo + 1).leakage if split and split.test.size else None,
+        **_model_facts(model, scene),
     )
+
+
+def _score_figures(scores: Scores) -> RunMetrics:
+    return RunMetrics(
+        scores.oa,
+        scores.aa,
+        scores.kappa,
+        scores.per_class,
+        scores.confusion.tolist(),
+        scores.confidence,
+        scores.oa_interval,
+        scores.aa_interval,
+        scores.kappa_interval,
+        n_test=scores.n_test,
+    )
+
+
+def _model_facts(model: TrainedModel, scene: str) -> dict[str, Any]:
+    return {
+        "patch": 2 * model.halo + 1,
+        "parameters": model.parameters,
+        "method": model.title,
+        "recipe": None if model.partners else model.recipe.name,
+        "pseudo_labelled": sum(member.recipe.extra or 0 for member in model.members),
+        "seed": model.recipe.seed,
+        "scene": scene,
+    }
 
 
 def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: Split | None = None) -> Split | None:
@@ -70,6 +110,11 @@ def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: S
     """
     if model.split.labels != labels.digest():
         return given
+    if model.split.kind in WITHOUT_TEST:
+        raise SplitError(
+            "the model was trained on all of these labels, so that none is left to test it: evaluate it on other "
+            "labels, or train with --split folds"
+        )
     valid = labels.where_valid(scene)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # properties of the split, shown when the model was trained

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.classifier import AUTO, ConvCapsClassifier, FoldObserver
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
@@ -20,6 +20,7 @@ from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, wri
 from hypercaps.io.writers.run_folder import RunFolder
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
+from hypercaps.pipeline.evidence import estimate_areas, write_doubtful_labels
 from hypercaps.pipeline.layers import LAYERS
 from hypercaps.pipeline.map import make_map
 from hypercaps.pipeline.requests import DEFAULT_RUN, SILENT, RunObserver, TrainRequest
@@ -29,6 +30,8 @@ from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.report.quicklook import LONGEST_SIDE, quicklook
 from hypercaps.report.run_report import make_report
 from hypercaps.report.signatures import make_classes_record
+
+_LARGEST_CANDIDATES = ("convcapsnet", "random-forest", "rbf-svm")  # together, larger than any average
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,15 @@ def train_run(
     twin = _make_twin(classifier, scene, labels, request) if request.both else None
     needed = _bytes_needed(classifier, scene, labels, request)
     with RunFolder(out, RUN_FILES, force=request.force, needs_bytes=needed) as staging:
-        classifier.fit(scene, labels, split, on_progress=observer.on_training)
+        folds = FoldObserver(observer.on_comparing, observer.on_candidate)
+        classifier.fit(scene, labels, split, on_progress=observer.on_training, observer=folds)
         metrics = run_metrics(classifier)
         if twin is not None and not classifier.history_.interrupted:
             metrics = _with_both(metrics, twin, scene, labels, observer)
         classifier.save(staging / "model.safetensors")
         sha256 = file_sha256(staging / "model.safetensors")
         metrics = _with_origin(metrics, classifier, request, sha256)
+        metrics = replace(metrics, doubtful=write_doubtful_labels(staging, classifier, scene))
         _write_training(staging, classifier, metrics)
         mapped = reported = False
         if request.with_map:
@@ -74,6 +79,8 @@ def train_run(
                 make_map(classifier, scene, files, model_sha256=sha256, truth=labels, on_progress=on_progress)
                 mapped = True
             files.partial.unlink(missing_ok=True)
+        if mapped and request.map.reject is None and request.map.mask is None:
+            metrics = replace(metrics, areas=estimate_areas(classifier, staging / "map.tif"))
         write_json(staging / "metrics.json", metrics.to_json())
         with suppress(KeyboardInterrupt):
             _write_report(staging, classifier, scene, labels.where_valid(scene))
@@ -89,11 +96,13 @@ def _check_can_calibrate(
 ) -> Split | None:
     """Refuse options of the map that need validation pixels if there are none; the split, if it had to be drawn."""
     split = request.split
+    if classifier.split_by == "folds" or classifier.method == AUTO:  # out-of-fold predictions calibrate
+        return split
     for option in ("coverage", "reject"):
         if getattr(request.map, option) is None:
             continue
         if split is None:
-            split = classifier.draw_split(labels.where_valid(scene))
+            split = classifier.draw_split(labels.where_valid(scene), scene)
         if split.val.size == 0:
             raise SplitError(
                 f"--{option} needs validation pixels, to learn from them how far to trust a score, and there are none: "
@@ -114,16 +123,22 @@ def _make_twin(
 
 def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, request: TrainRequest) -> int:
     """Upper estimate of the size of a run folder, to refuse a full disk before training and not after."""
-    method, classes, labelled = get_method(classifier.method), len(labels.legend), int((labels.array > 0).sum())
-    network = method.blueprint(scene.bands, classes, patch=classifier.patch, structure=classifier.structure)
-    model = 4 * count_parameters(network) + 8 * scene.bands * (scene.bands + 3)
-    model += method.recipe(classifier.recipe).stored_bytes(labelled, network)
+    classes, labelled = len(labels.legend), int((labels.array > 0).sum())
+    names = _LARGEST_CANDIDATES if classifier.method == AUTO else (classifier.method,)
+    model = sum(_model_bytes(classifier, name, scene.bands, classes, labelled) for name in names)
     layers = [LAYERS[name] for name in request.map.files]
     of_pixel = sum(np.dtype(layer.dtype).itemsize * (classes if layer.per_class else 1) for layer in layers)
     # Three times: partial map, rasters and temporary files; the rest is the picture.
     maps = 3 * of_pixel * scene.rows * scene.cols + 1_000_000 if request.with_map else 0
     report = 12 * min(scene.rows * scene.cols, LONGEST_SIDE**2) + 200 * scene.bands * classes + 500_000
     return model + maps + 8 * labelled + report
+
+
+def _model_bytes(classifier: ConvCapsClassifier, name: str, bands: int, classes: int, labelled: int) -> int:
+    method = get_method(name)
+    network = method.blueprint(bands, classes, patch=classifier.patch, structure=classifier.structure)
+    stored = method.recipe(classifier.recipe).stored_bytes(labelled, network)
+    return 4 * count_parameters(network) + 8 * bands * (bands + 3) + stored
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
@@ -163,10 +178,13 @@ def _with_origin(metrics: RunMetrics, classifier: ConvCapsClassifier, request: T
 def _write_training(staging: Path, classifier: ConvCapsClassifier, metrics: RunMetrics) -> None:
     history, split = classifier.history_, classifier.split_
     write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds", "stage"), history.records)
-    write_npz(staging / "split.npz", train=split.train, val=split.val, test=split.test)
-    write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
-    assert metrics.confidence is not None  # evaluated by fit
-    write_bytes(staging / "reliability.png", reliability_picture(metrics.confidence))
+    folds = classifier.folds_ if split.kind == "folds" else None
+    held_out = {} if folds is None else {"pixels": folds.units.pixels, "fold": folds.fold, "unit": folds.units.unit}
+    write_npz(staging / "split.npz", train=split.train, val=split.val, test=split.test, **held_out)
+    if len(history.records) > 1:
+        write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
+    if metrics.confidence is not None:
+        write_bytes(staging / "reliability.png", reliability_picture(metrics.confidence))
 
 
 def _write_report(staging: Path, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,11 +13,11 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits.folds import Folds
+from hypercaps.errors import Interrupted
 from hypercaps.inference.calibration import cross_calibrate
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.scoring import pixel_scores
 from hypercaps.selection.fit import FittedModel, fit_model
-from hypercaps.training.loop import OnProgress
 from hypercaps.training.preprocessing import PREPROCESSINGS, Preprocessing
 from hypercaps.training.spec import TrainingSpec
 
@@ -68,10 +69,10 @@ class FoldProblem:
             self._fitted[name] = PREPROCESSINGS[name](self.scene)
         return self._fitted[name]
 
-    def fit_fold(self, spec: TrainingSpec, k: int, on_progress: OnProgress | None = None) -> FittedModel:
+    def fit_fold(self, spec: TrainingSpec, k: int) -> FittedModel:
         """A model that has not seen the units of fold ``k``; their pixels count as unlabelled ground."""
         job = spec.job(self.scene, self.labels, self.folds.split(k, spec.patch_side), self.unit_of_pixel)
-        return fit_model(job, preprocessing=self.preprocessing(job.preprocessing), on_progress=on_progress)
+        return fit_model(job, preprocessing=self.preprocessing(job.preprocessing))
 
     def score(self, model: TrainedModel, k: int) -> RawScores:
         """Raw scores of the pixels of fold ``k``, in ascending order."""
@@ -129,20 +130,23 @@ def run_fold(
     spec: TrainingSpec,
     into: OutOfFold,
     first_into: OutOfFold | None = None,
-    on_progress: OnProgress | None = None,
 ) -> None:
     """Train and score the next fold of one method; ``first_into`` gets the scores of the first of two stages."""
     started = time.perf_counter()
     k = into.done
-    fitted = problem.fit_fold(spec, k, on_progress)
+    fitted = problem.fit_fold(spec, k)
+    if fitted.history.interrupted:
+        raise Interrupted("stopped while methods were compared: there is no model to keep")
     into.add(problem.score(fitted.model, k), time.perf_counter() - started)
     if first_into is not None:
         first_into.add(problem.score(fitted.first or fitted.model, k), 0.0)
 
 
-def cross_fit(problem: FoldProblem, spec: TrainingSpec, on_progress: OnProgress | None = None) -> OutOfFold:
-    """Out-of-fold scores of all folds by one method."""
+def cross_fit(problem: FoldProblem, spec: TrainingSpec, on_fold: Callable[[int, int], None] | None = None) -> OutOfFold:
+    """Out-of-fold scores of all folds by one method; ``on_fold`` is called with each fold, from 0, and their number."""
     found = OutOfFold.empty(problem)
     while not found.is_complete:
-        run_fold(problem, spec, found, on_progress=on_progress)
+        if on_fold is not None:
+            on_fold(found.done, problem.folds.count)
+        run_fold(problem, spec, found)
     return found

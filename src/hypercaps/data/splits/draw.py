@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.splits.blocks import draw_blocks
+from hypercaps.data.splits.distances import compare_distances
 from hypercaps.data.splits.folds import Folds, draw_folds
 from hypercaps.data.splits.polygons import draw_polygons
 from hypercaps.data.splits.random import draw_random
@@ -17,6 +19,7 @@ from hypercaps.data.splits.units import label_units
 from hypercaps.data.window import Window
 from hypercaps.errors import SplitError, warn_data
 
+_MAX_COMPARED = 1 << 22  # pixels of a scene up to which the distances of two kinds of folds are compared
 _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
 
 
@@ -43,7 +46,27 @@ def draw_requested_folds(labels: Labels, request: SplitRequest, *, tiles: Sequen
     if request.kind != "folds":
         raise SplitError(f"the split {request.kind!r} has no folds: ask for the split 'folds'")
     units = label_units(labels, block=request.block, tiles=tiles or labels.tiles)
-    return draw_folds(labels, units, folds=request.folds, seed=request.seed)
+    pieces = partial(draw_folds, labels, folds=request.folds, seed=request.seed)
+    if units.kind != "areas":
+        return pieces(units)
+    try:
+        whole = pieces(label_units(labels, block=max(labels.shape)))
+    except SplitError:  # most classes have one area
+        return pieces(units)
+    if whole.units.count == units.count or labels.array.size > _MAX_COMPARED:
+        return whole
+    return min((whole, pieces(units)), key=_distance_mismatch)
+
+
+def _distance_mismatch(folds: Folds) -> float:
+    """How much nearer to (or further from) training labels the held-out pixels are than the ground to be mapped.
+
+    A piece of a field that is held out beside the rest of it says little about fields without labels; a whole field
+    that is held out says little about the unlabelled rest of labelled fields. Folds whose distances are those of the
+    map answer the right question (nearest-neighbour distance matching, Milà et al. 2022, Linnenbrink et al. 2024).
+    """
+    found = compare_distances(folds)
+    return 0.0 if found.ground is None else abs(float(np.log(found.held_out.median / found.ground.median)))
 
 
 def _warn_untested(labels: Labels, folds: Folds) -> None:

@@ -75,7 +75,8 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
     if _mixed_share(labels.array) > _MIXED:
         block_of, side = _blocks(pixels, labels.shape, block)
         return _units("blocks", pixels, block_of, class_of, side)
-    return _units("areas", pixels, _cut_areas(labels.array, pixels, block), class_of, block)
+    number, side = _cut_areas(labels.array, pixels, block)
+    return _units("areas", pixels, number, class_of, side)
 
 
 def _units(
@@ -120,10 +121,20 @@ def _blocks(pixels: Indices, shape: tuple[int, int], side: int) -> tuple[Indices
         side = max(side // 2, _SMALLEST_BLOCK)
 
 
-def _cut_areas(array: npt.NDArray[np.int16], pixels: Indices, block: int) -> Indices:
-    """(N,) number of each pixel's piece: the bounding box of a connected area, cut into equal parts of at most
-    ``block`` x ``block`` pixels."""
+def _cut_areas(array: npt.NDArray[np.int16], pixels: Indices, side: int) -> tuple[Indices, int]:
+    """(N,) the piece of a connected area that each pixel lies in, and the longest side of pieces, halved until there
+    are enough of them."""
     area = connected_areas(array).ravel()[pixels].astype(np.int64) - 1  # (N,)
+    while True:
+        piece = _pieces(area, array, pixels, side)
+        if side <= _SMALLEST_BLOCK or side >= max(array.shape) or np.unique(piece).size >= _FEWEST_BLOCKS:
+            return piece, side
+        side = max(side // 2, _SMALLEST_BLOCK)
+
+
+def _pieces(area: Indices, array: npt.NDArray[np.int16], pixels: Indices, block: int) -> Indices:
+    """(N,) number of each pixel's piece: the bounding box of its area (N,), cut into equal parts of at most
+    ``block`` x ``block`` pixels."""
     count = int(area.max()) + 1
     number = area
     for at in np.divmod(pixels, array.shape[1]):  # rows, then columns

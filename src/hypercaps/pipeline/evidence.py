@@ -1,0 +1,94 @@
+"""What out-of-fold predictions tell beside the score: doubtful labels, and areas corrected for errors of the map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.data.labels import DoubtfulLabel
+from hypercaps.data.scene import Scene
+from hypercaps.inference.areas import class_areas
+from hypercaps.inference.calibration import cross_calibrate
+from hypercaps.inference.doubtful import doubtful_labels
+from hypercaps.inference.run_metrics import AreaRow
+from hypercaps.io.writers.atomic import write_json
+from hypercaps.io.writers.points import doubtful_file, write_doubtful
+from hypercaps.io.writers.thumbnails import look_at_map
+from hypercaps.selection.race import units_per_class
+from hypercaps.training.patches import read_pixels
+
+SHOWN = 20  # doubtful labels whose spectra are kept for the report
+_SMALL = 64  # longest side of the picture that comes with the counts
+
+
+def write_doubtful_labels(folder: Path, classifier: ConvCapsClassifier, scene: Scene) -> int | None:
+    """Write the labels that out-of-fold predictions contradict; their number, None without such predictions."""
+    selection = classifier.selection_
+    if selection is None or classifier.split_.kind != "folds":
+        return None
+    problem = selection.problem
+    probabilities = cross_calibrate(selection.final.raw, problem.truth, problem.fold)
+    found = doubtful_labels(problem.pixels, problem.truth, probabilities, problem.labels.legend, scene.cols)
+    write_doubtful(folder / doubtful_file(scene), found, scene)
+    write_json(folder / "doubtful.json", _with_spectra(found[:SHOWN], scene))
+    return len(found)
+
+
+def _with_spectra(found: list[DoubtfulLabel], scene: Scene) -> list[dict[str, object]]:
+    pixels = np.array([one.row * scene.cols + one.col for one in found], dtype=np.int64)
+    order = np.argsort(pixels)
+    spectra = np.empty((pixels.size, scene.bands))
+    for at, read in read_pixels(scene, pixels[order]):
+        spectra[order[at]] = read.values
+    return [
+        {
+            "rank": one.rank,
+            "row": one.row,
+            "col": one.col,
+            "label": one.given.label,
+            "name": one.given.name,
+            "predicted_label": one.predicted.label,
+            "predicted": one.predicted.name,
+            "doubt": one.doubt,
+            "spectrum": spectrum.tolist(),
+        }
+        for one, spectrum in zip(found, spectra, strict=True)
+    ]
+
+
+def estimate_areas(classifier: ConvCapsClassifier, map_file: Path) -> tuple[AreaRow, ...]:
+    """Areas of the classes of a map, corrected by the confusion matrix of its scores; empty without scores."""
+    scores = getattr(classifier, "scores_", None)
+    if scores is None:
+        return ()
+    look = look_at_map(map_file, _SMALL)
+    legend = classifier.legend_
+    mapped = np.array([look.counts[entry.label] for entry in legend])
+    hectares = look.hectares
+    rows = class_areas(legend, scores.confusion, mapped, units=_mapped_units(classifier), pixel_hectares=hectares)
+    scale, unit = (1.0, "pixels") if hectares is None else (hectares, "ha")
+    return tuple(
+        AreaRow(
+            row.label,
+            row.name,
+            scale * row.mapped_pixels,
+            scale * row.pixels,
+            scale * row.low,
+            scale * row.high,
+            unit,
+            row.checked,
+        )
+        for row in rows
+    )
+
+
+def _mapped_units(classifier: ConvCapsClassifier) -> npt.NDArray[np.int64] | None:
+    """(n,) number of units with pixels that were predicted as each class; None: pixels were drawn one by one."""
+    selection = classifier.selection_
+    if selection is None or classifier.split_.kind != "folds":
+        return None
+    raw = selection.final.raw
+    return units_per_class(raw.argmax(axis=1), selection.problem.unit, raw.shape[1])
