@@ -60,7 +60,8 @@ def _arrays(model: TrainedModel) -> dict[str, Tensor]:
         if calibration is not None:
             arrays |= {prefix + part: torch.from_numpy(values) for part, values in calibration.arrays().items()}
     for number, partner in enumerate(model.partners):
-        arrays |= {_partner(number) + key: array for key, array in _arrays(partner).items()}
+        # Copies: members of an average share arrays such as the wavelengths, which safetensors refuses.
+        arrays |= {_partner(number) + key: array.clone() for key, array in _arrays(partner).items()}
     return arrays
 
 

@@ -12,7 +12,7 @@ from hypercaps.errors import ModelError
 from hypercaps.models.folds import Integers, draw_folds
 from hypercaps.models.linear import Array, LinearClassifier
 
-_MOST_TO_CHOOSE = 4000  # pixels to choose the cost by: more cost time and hardly change the choice
+_MOST_TO_CHOOSE = 1500  # pixels to choose the cost by: more cost time and hardly change the choice
 _TOLERANCE = 1e-3  # of the largest entry of the gradient, while costs are compared
 _FINAL_TOLERANCE = 1e-4
 _MOST_STEPS = 2000

@@ -81,7 +81,11 @@ class RandomForest(PatchNetwork):
         """Fit to features (N, C) and class indices (N,); validation pixels and units are not used."""
         from sklearn.ensemble import RandomForestClassifier
 
-        forest = RandomForestClassifier(self.trees, min_samples_leaf=_LEAST_IN_LEAF, random_state=self.seed, n_jobs=1)
+        # Every tree has its own seed: the number of threads does not change the forest.
+        threads = torch.get_num_threads()
+        forest = RandomForestClassifier(
+            self.trees, min_samples_leaf=_LEAST_IN_LEAF, random_state=self.seed, n_jobs=threads
+        )
         forest.fit(features.float().numpy(), targets.numpy())
         nodes = leaves = 0
         parts: list[tuple[Tensor, ...]] = []

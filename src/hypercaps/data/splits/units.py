@@ -18,6 +18,7 @@ from hypercaps.data.splits.split import Indices
 from hypercaps.data.window import Window
 from hypercaps.errors import SplitError
 
+_POINTS = 0.3  # share of labelled pixels with a labelled neighbour, below which labels are points
 _MIXED = 0.1  # share of side-neighbours of different classes, above which connected areas are no units
 _FEWEST_BLOCKS = 10  # below which blocks are halved
 _SMALLEST_BLOCK = 4  # pixels
@@ -53,8 +54,8 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
     """Group the labelled pixels into spatial units.
 
     Units are the polygons that the labels were drawn as, else the tiles of a mosaic, if two or more of them contain
-    labels. Of other rasters, they are the connected areas of one class, cut to ``block`` x ``block`` pixels; if the
-    classes are mixed too finely for that, squares of the grid.
+    labels that are not single points. Of other rasters, they are the connected areas of one class, cut to
+    ``block`` x ``block`` pixels; if the classes are mixed too finely for that, squares of the grid.
 
     Parameters
     ----------
@@ -69,7 +70,8 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
     class_of = np.searchsorted(labels.legend.labels, flat[pixels])
     if labels.groups is not None:
         return _units("polygons", pixels, labels.groups.ravel()[pixels], class_of)
-    tile_of = _tile_of(labels.shape, tiles).ravel()[pixels] if len(tiles) > 1 else np.empty(0, dtype=np.int32)
+    in_tiles = len(tiles) > 1 and not _are_points(labels.array)
+    tile_of = _tile_of(labels.shape, tiles).ravel()[pixels] if in_tiles else np.empty(0, dtype=np.int32)
     if np.unique(tile_of[tile_of >= 0]).size > 1:
         return _units("tiles", pixels, tile_of, class_of)
     if _mixed_share(labels.array) > _MIXED:
@@ -97,6 +99,17 @@ def _tile_of(shape: tuple[int, int], tiles: Sequence[Window]) -> npt.NDArray[np.
     for number in reversed(range(len(tiles))):
         tile_of[tiles[number].rows, tiles[number].cols] = number
     return tile_of
+
+
+def _are_points(array: npt.NDArray[np.int16]) -> bool:
+    """Whether most labelled pixels stand alone: points, drawn one by one."""
+    labelled = array > 0
+    beside = np.zeros_like(labelled)
+    for one, other in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
+        both = labelled[one] & labelled[other]
+        beside[one] |= both
+        beside[other] |= both
+    return int(beside.sum()) < _POINTS * int(labelled.sum())
 
 
 def _mixed_share(array: npt.NDArray[np.int16]) -> float:
