@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -185,7 +186,7 @@ def accuracy_cases(first: int | None, draws: int | None) -> Iterator[Case]:
         return range(start, start + (count if draws is None else draws))
 
     def case(group: str, draw: int, make: Callable[..., Any], *args: Any, network: str, **options: Any) -> Case:
-        return Case(group, draw, lambda: make(*args, **options), ("auto", *SIMPLE, network))
+        return Case(group, draw, partial(make, *args, **options), ("auto", *SIMPLE, network))
 
     for seed in numbers(1, 3):
         for k in (1, 3, 6, 9):
@@ -209,9 +210,7 @@ def score_cases(first: int | None, draws: int | None) -> Iterator[Case]:
         for design in ("points", "polygons", "fields"):
             for name in ("indian-pines", "pavia", "salinas-a"):
                 if (name, design) != ("salinas-a", "fields"):  # every class is one field: nothing would be left
-                    yield Case(
-                        f"score {name} {design}", draw, lambda n=name, d=design, s=draw: drawn(n, d, s), ("auto",)
-                    )
+                    yield Case(f"score {name} {design}", draw, partial(drawn, name, design, draw), ("auto",))
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------

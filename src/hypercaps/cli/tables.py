@@ -34,7 +34,7 @@ def print_scores(console: Console, metrics: RunMetrics, folder: Path | None = No
     if metrics.candidates:
         console.print()
         console.print(_candidate_table(metrics.candidates))
-        console.print(f"\n{wording.COMPARED}", soft_wrap=True)
+        console.print(f"\n{wording.compared_text(metrics.candidates)}", soft_wrap=True)
     is_table = folder is not None and (folder / "doubtful.csv").exists()
     if doubtful := wording.doubtful_text(metrics, "doubtful.csv" if is_table else "doubtful.gpkg"):
         console.print(doubtful, soft_wrap=True)

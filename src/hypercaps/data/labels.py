@@ -267,7 +267,7 @@ class Labels:
 
     def only_pixels(self, pixels: npt.NDArray[np.int64]) -> Labels:
         """The labels of some pixels, flat indices; others become unlabelled."""
-        kept = np.zeros_like(self.array)
+        kept = np.zeros(self.shape, dtype=np.int16)  # not zeros_like: the order of MATLAB's arrays has no flat view
         kept.ravel()[pixels] = self.array.ravel()[pixels]
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
         return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)

@@ -86,7 +86,7 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "question_text": wording.question_text(metrics),
         "baseline_text": wording.baseline_text(metrics),
         "contradiction_text": wording.contradiction_text(metrics),
-        "compared_text": wording.COMPARED,
+        "compared_text": wording.compared_text(metrics.candidates),
         "unit_names": wording.unit_names(metrics),
         "candidates": wording.ranked(metrics.candidates),
         "among_labels": wording.among_labels(metrics),

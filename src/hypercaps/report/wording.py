@@ -17,9 +17,9 @@ _UNITS = {  # kind of spatial units: one of them, and several
     "blocks": ("block", "blocks"),
 }
 
-COMPARED = (
-    "All were compared on the same out-of-fold pixels; one that was left out early, on those of the folds that it "
-    "was run on."
+_COMPARED = (
+    "All were compared on the same out-of-fold pixels, by log loss; one that was left out early, on those of the folds "
+    "that it was run on. The best of several looks slightly better on the pixels that chose it than it is."
 )
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
@@ -200,8 +200,19 @@ def baseline_text(metrics: RunMetrics) -> str | None:
 
 
 def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
-    """Those that the model consists of first, then by OA; those not run last."""
-    return sorted(candidates, key=lambda row: (row.oa is None, not is_chosen(row), -(row.oa or 0.0)))
+    """Those that the model consists of first, then by OA; without those that were not run."""
+    run = [row for row in candidates if row.oa is not None]
+    return sorted(run, key=lambda row: (not is_chosen(row), -(row.oa or 0.0)))
+
+
+def compared_text(candidates: Iterable[CandidateRow]) -> str:
+    """How candidates were compared, and which were not run."""
+    not_run: dict[str, list[str]] = {}
+    for row in candidates:
+        if row.oa is None:
+            not_run.setdefault(row.outcome.removeprefix("not run: "), []).append(row.name)
+    left_out = [f"{joined(names)} ({why})" for why, names in not_run.items()]
+    return f"{_COMPARED} Not run: {'; '.join(left_out)}." if left_out else _COMPARED
 
 
 def is_chosen(row: CandidateRow) -> bool:
