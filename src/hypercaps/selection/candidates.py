@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypercaps.errors import ModelError
 from hypercaps.training.spec import TrainingSpec
@@ -31,7 +31,7 @@ class Candidate:
 
     def spec(self, base: TrainingSpec) -> TrainingSpec:
         """The training of this candidate, with seed and device of ``base``."""
-        return replace(base, method=self.method, patch=self.patch, recipe=self.recipe, whitening=self.whitening)
+        return TrainingSpec(self.method, self.recipe, self.patch, self.whitening, seed=base.seed, device=base.device)
 
 
 def _window(patch: int) -> str:
