@@ -204,7 +204,7 @@ def test_evaluate_finds_its_test_set_where_labels_lie_on_invalid_pixels(tmp_path
     np.save(tmp_path / "cube.npy", cube)
     np.save(tmp_path / "gt.npy", labels)
     files = (tmp_path / "cube.npy", tmp_path / "gt.npy")
-    trained = hypercaps("train", *files, "--out", tmp_path / "out", "--epochs", 1, "--no-map")
+    trained = hypercaps("train", *files, "--out", tmp_path / "out", "--split", "random", "--epochs", 1, "--no-map")
     assert trained.exit_code == 0, trained.output
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     hypercaps("evaluate", tmp_path / "out" / "model.safetensors", *files, "--json", tmp_path / "s.json")
@@ -367,8 +367,8 @@ def test_a_class_with_too_few_pixels(files: tuple[Path, Path], tmp_path: Path) -
     array[0, :3] = 2
     labels = save_labels(tmp_path / "l.npy", array)
     refused(
-        hypercaps("train", files[0], labels, "--out", tmp_path / "out"), "class 2", "has 3", "at least 5",
-        nothing_at=tmp_path / "out",
+        hypercaps("train", files[0], labels, "--out", tmp_path / "out", "--split", "random"),
+        "class 2", "has 3", "at least 5", nothing_at=tmp_path / "out",
     )  # fmt: skip
 
 
@@ -554,7 +554,7 @@ def test_an_existing_run_is_left_alone_without_force(files: tuple[Path, Path], t
     refused(hypercaps("train", *files, "--out", out), "already holds a run", "--force")
     assert {path.name for path in out.iterdir()} == {"metrics.json", "notes.txt"}
     assert (out / "metrics.json").read_text() == "mine"
-    forced = hypercaps("train", *files, "--out", out, "--force", "--epochs", 1, "--no-map")
+    forced = hypercaps("train", *files, "--out", out, "--force", "--split", "random", "--epochs", 1, "--no-map")
     assert forced.exit_code == 0, forced.output
     assert json.loads((out / "metrics.json").read_text())["epochs"] == 2  # one of each stage
     assert (out / "notes.txt").read_text() == "keep"
@@ -572,7 +572,7 @@ def test_a_disk_that_fills_up_while_writing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    result = hypercaps("train", *files, "--out", tmp_path / "a" / "b", "--epochs", 1)
+    result = hypercaps("train", *files, "--out", tmp_path / "a" / "b", "--method", "lda")
     assert result.exit_code == 2 and "disk is full" in result.stderr
     assert not (tmp_path / "a").exists()
 
@@ -586,7 +586,8 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_the_best_model_so_far(files: tuple[Path, Path], tmp_path: Path) -> None:
     """A real Ctrl-C in a real process, after the first epochs."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "hypercaps", "train", *map(str, files), "--out", str(out), "--epochs", "100000"]
+    command = [sys.executable, "-m", "hypercaps", "train", *map(str, files), "--out", str(out), "--split", "random"]
+    command += ["--epochs", "100000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:  # without a terminal, the first epoch is a line
@@ -609,7 +610,7 @@ def test_ctrl_c_while_mapping_gives_up_only_the_map(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ConvCapsClassifier, "map_windows", stop)
-    result = hypercaps("train", *files, "--out", tmp_path / "out", "--epochs", 1)
+    result = hypercaps("train", *files, "--out", tmp_path / "out", "--split", "random", "--epochs", 1)
     assert result.exit_code == 0 and "the run has no map" in result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == RUN_FILES - MAPS

@@ -23,3 +23,30 @@ def make_cube(
 
 
 QUICK = {"train": 0.4, "epochs": 8, "batch_size": 16}  # enough for a scene of make_cube
+
+
+def make_fields(
+    rows: int = 40,
+    cols: int = 40,
+    bands: int = 12,
+    classes: int = 3,
+    *,
+    side: int = 6,
+    gap: int = 4,
+    noise: float = 30.0,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """A cube (rows, cols, bands) and labels of square fields of one class each, in turn, with unlabelled ground between.
+
+    Classes differ by a smooth spectrum of amplitude 100; ground has the class of the field above and to the left of it.
+    """
+    rng = np.random.default_rng(seed)
+    step = side + gap
+    row, col = np.indices((rows, cols))
+    across = -(-cols // step)
+    truth = (row // step * across + col // step) % classes + 1
+    waves = np.linspace(0, 1, bands)
+    spectra = np.stack([np.sin(2 * np.pi * (k + 1) * waves) for k in range(classes)])
+    cube = 1000 + 100 * spectra[truth - 1] + noise * rng.standard_normal((rows, cols, bands))
+    labels = np.where((row % step < side) & (col % step < side), truth, 0)
+    return cube.astype(np.float32), labels.astype(np.int16)

@@ -1,0 +1,147 @@
+"""The comparison of candidates: which are run on how many folds, with scores made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hypercaps.errors import ModelError
+from hypercaps.inference.run_metrics import CandidateRow
+from hypercaps.selection.candidates import Candidate, choose_candidates
+from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold
+from hypercaps.selection.race import Race, RaceSettings
+from hypercaps.training.spec import TrainingSpec
+from support.folds import polygon_problem
+
+Ran = list[tuple[str, int | None, str | None]]  # method, patch and recipe of each fold that was run
+
+
+@pytest.fixture(scope="module")
+def problem() -> FoldProblem:
+    return polygon_problem(polygons=100, pixels=4, classes=2)
+
+
+def fake_folds(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[TrainingSpec], float]) -> Ran:
+    """Scores that are wrong in a share of the units, given for each training, in place of trainings."""
+    ran: Ran = []
+
+    def run_fold(problem: FoldProblem, spec: TrainingSpec, into: OutOfFold, first: OutOfFold | None = None) -> None:
+        held = problem.fold == into.done
+        truth, unit = problem.truth[held], problem.unit[held]
+        share = (unit * 37 % 100) / 100  # of units, in an order that is mixed over the folds
+        of_truth = np.where(share < wrong(spec), 0.1, 0.9).astype(np.float32)
+        scores = np.stack([np.where(truth == k, of_truth, 1 - of_truth) for k in range(2)], axis=1)
+        ran.append((spec.method, spec.patch, spec.recipe))
+        for one in (into, first):
+            if one is not None:
+                one.add(scores, 0.25)
+
+    monkeypatch.setattr("hypercaps.selection.race.run_fold", run_fold)
+    return ran
+
+
+def race_of(problem: FoldProblem, *names: str, seconds: float | None = None) -> tuple[Race, list[CandidateRow]]:
+    told: list[CandidateRow] = []
+    candidates = choose_candidates(names)
+    return Race(problem, RaceSettings(TrainingSpec(), candidates, seconds, on_candidate=told.append)), told
+
+
+def by_name(race: Race, rows: tuple[CandidateRow, ...]) -> dict[str, CandidateRow]:
+    assert [row.name for row in rows] == [one.name for one in race.settings.candidates]
+    return {row.name: row for row in rows}
+
+
+def test_a_network_is_given_up_after_a_fold_in_which_it_is_clearly_behind(
+    problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = fake_folds(monkeypatch, lambda spec: 0.1 if spec.method == "lda" else 0.5)
+    race, told = race_of(problem, "lda", "convcapsnet-7")
+    choice = race.run()
+    assert [one.name for one in choice.members] == ["lda"]
+    assert [method for method, *_ in ran] == ["lda"] * 5 + ["convcapsnet"]
+    rows = by_name(race, race.rows(choice))
+    assert rows["lda"].outcome == "chosen" and rows["lda"].folds == 5 and rows["lda"].seconds == 1.25
+    network = rows["convcapsnet-7"]
+    assert network.outcome == "behind the best simple method after 1 of 5 folds"
+    assert (network.folds, network.seconds) == (1, 0.25)
+    assert network.oa is not None and network.oa_interval is not None and network.oa < 75
+    assert network.oa_interval[0] < network.oa < network.oa_interval[1]
+    assert [row.name for row in told] == ["lda", "convcapsnet-7"]
+
+
+def test_a_simple_method_that_is_behind_runs_to_the_end(problem: FoldProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = fake_folds(monkeypatch, lambda spec: 0.1 if spec.method == "lda" else 0.5)
+    race, _ = race_of(problem, "lda", "logistic")
+    assert by_name(race, race.rows(race.run()))["logistic"].outcome == "compared"
+    assert len(ran) == 10
+
+
+def test_a_network_that_leads_runs_all_folds_and_is_chosen(
+    problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = fake_folds(monkeypatch, lambda spec: 0.4 if spec.method == "lda" else 0.05)
+    race, _ = race_of(problem, "lda", "convcapsnet-7")
+    assert [one.name for one in race.run().members] == ["convcapsnet-7"]
+    assert len(ran) == 10
+
+
+@pytest.mark.parametrize(("propagation_helps", "chosen"), [(True, "convcapsnet-7-propagated"), (False, "convcapsnet-3")])
+def test_only_the_network_that_lda_favours_is_run(
+    propagation_helps: bool, chosen: str, problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best_patch = {1: 0.3, 3: 0.1, 5: 0.2, 7: 0.25}
+    ran = fake_folds(monkeypatch, lambda spec: best_patch[spec.patch or 0] if spec.method == "lda" else 0.02)
+
+    def propagated(problem: FoldProblem, base: TrainingSpec) -> OutOfFold:
+        share = 0.05 if propagation_helps else 0.5
+        of_truth = np.where((problem.unit * 37 % 100) / 100 < share, 0.1, 0.9).astype(np.float32)
+        raw = np.stack([np.where(problem.truth == k, of_truth, 1 - of_truth) for k in range(2)], axis=1)
+        return OutOfFold(problem, raw, problem.folds.count)
+
+    monkeypatch.setattr("hypercaps.selection.race.propagated_lda", propagated)
+    race, _ = race_of(problem, "lda", "lda-3", "lda-5", "lda-7", "convcapsnet")
+    rows = by_name(race, race.rows(race.run()))
+    networks = {name: row for name, row in rows.items() if row.method == "convcapsnet"}
+    run = {name for name, row in networks.items() if row.folds}
+    if propagation_helps:  # its first stage is scored without a training of its own
+        assert run == {chosen, "convcapsnet-7"}
+        assert {one for one in ran if one[0] == "convcapsnet"} == {("convcapsnet", 7, "best")}
+    else:
+        assert len(run) == 1 and next(iter(run)).startswith(chosen) and "propagated" not in next(iter(run))
+    others = {row.outcome for name, row in networks.items() if name not in run}
+    assert others == {f"not run: LDA favours {max(run, key=len)}"}
+    assert sum(one[0] == "convcapsnet" for one in ran) == 5
+
+
+def test_the_time_limit(problem: FoldProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("hypercaps.selection.race.time.perf_counter", lambda: clock[0])
+
+    def wrong(spec: TrainingSpec) -> float:
+        clock[0] += 0.25  # what fake_folds says that a fold takes
+        return 0.1
+
+    fake_folds(monkeypatch, wrong)
+    race, _ = race_of(problem, "lda", "logistic", "convcapsnet-7", seconds=1.9)
+    race.started = 0.0
+    choice = race.run()
+    rows = by_name(race, race.rows(choice))
+    assert rows["lda"].outcome == "chosen"
+    assert rows["logistic"].outcome == "time limit after 2 of 5 folds" and rows["logistic"].folds == 2
+    # How long a fold of it takes is known after the first.
+    assert rows["convcapsnet-7"].outcome == "time limit after 1 of 5 folds"
+    late, _ = race_of(problem, "lda", seconds=0.5)
+    late.started = clock[0]
+    with pytest.raises(ModelError, match="too short for one candidate on 5 folds: raise --budget"):
+        late.run()
+
+
+def test_progress_names_the_candidate_and_its_fold(problem: FoldProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_folds(monkeypatch, lambda spec: 0.2)
+    seen: list[tuple[str, int, int, int, int]] = []
+    candidates: tuple[Candidate, ...] = choose_candidates(["lda", "logistic"])
+    settings = RaceSettings(TrainingSpec(), candidates, on_comparing=lambda *step: seen.append(step))
+    Race(problem, settings).run()
+    assert seen == [(one.name, fold, 5, done, 2) for done, one in enumerate(candidates) for fold in range(1, 6)]
