@@ -73,7 +73,7 @@ def test_metrics_have_the_documented_keys(run: tuple[Path, Path, Path, Result]) 
         "train_seconds", "best_epoch", "epochs", "seed", "method", "recipe", "scene",
     } <= set(metrics)  # fmt: skip
     assert 95 < metrics["oa"] <= 100 and metrics["kappa"] > 90
-    assert [set(row) for row in metrics["per_class"]] == [{"label", "name", "accuracy", "test"}] * 3
+    assert [set(row) for row in metrics["per_class"]] == [{"label", "name", "accuracy", "test", "interval", "units"}] * 3
     assert sum(map(sum, metrics["confusion"])) == metrics["n_test"]
     assert 0 <= metrics["leakage"] <= 1
     assert metrics["calibration"] in ("temperature", "isotonic") and len(metrics["reliability"]["after"]) == 15
@@ -153,7 +153,7 @@ def test_evaluate_finds_the_test_set_of_its_own_run(run: tuple[Path, Path, Path,
         result = hypercaps("evaluate", model, cube, labels, *options, "--json", tmp_path / "scores.json")
         assert result.exit_code == 0, result.output
         scores = json.loads((tmp_path / "scores.json").read_text())
-        for key in ("oa", "aa", "kappa", "confusion", "per_class", "n_train", "n_val", "n_test", "leakage"):
+        for key in ("oa", "aa", "kappa", "confusion", "per_class", "n_train", "n_val", "n_test", "leakage", "split"):
             assert scores[key] == metrics[key], key
     shown = hypercaps("evaluate", model, cube, labels, "--json", "-")
     assert json.loads(shown.stdout)["oa"] == metrics["oa"]

@@ -20,6 +20,7 @@ KINDS = {
         ("", "scenes"), ("", "info"), ("", "methods"), ("FILE", "evaluate"), ("FILE", "explain"),
     },
     "--probabilities": {("", "train"), ("FILE", "map")},
+    "--budget": {("MINUTES", "train"), ("MINUTES", "study")},  # of a comparison that ends, of a study that continues
 }  # fmt: skip
 
 

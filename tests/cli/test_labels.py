@@ -104,7 +104,7 @@ def test_several_label_files(folder: Path, tmp_path: Path) -> None:
     files = [tmp_path / f"{kind}.gpkg" for kind in KINDS]
     result = hypercaps(
         "train", folder / "scene.tif", *files, "--class-field", "kind", "--out", tmp_path / "run", "--no-map",
-        "--method", "rbf-svm",
+        "--method", "rbf-svm", "--split", "random",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())

@@ -77,7 +77,7 @@ def test_a_run_of_another_method(files: Path, name: str) -> None:
     assert hypercaps("map", model, files / "cube.npy", "--out", files / "map.tif").exit_code == 0
     assert (files / "map.tif").read_bytes() == (files / "run" / "map.tif").read_bytes()
     again = hypercaps("evaluate", model, files / "cube.npy", files / "labels.npy", "--json", "-")
-    assert json.loads(again.output)["oa"] == metrics["oa"]
+    assert json.loads(again.stdout)["oa"] == metrics["oa"]
     assert name in hypercaps("info", model).output
 
 

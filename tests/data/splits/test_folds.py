@@ -213,3 +213,46 @@ def test_impossible_requests(options: dict[str, object], sentence: str) -> None:
 def test_only_folds_have_folds() -> None:
     with pytest.raises(SplitError, match="has no folds"):
         draw_requested_folds(mixed(), SplitRequest("none"))
+
+
+def two_fields_of_each_class(side: int, apart: int) -> Labels:
+    """Square fields of two classes in one row, with unlabelled ground below and between."""
+    array = np.zeros((2 * side + apart, 4 * (side + apart)), dtype=np.int16)
+    for number in range(4):
+        left = number * (side + apart)
+        array[:side, left : left + side] = number % 2 + 1
+    return Labels.from_array(array)
+
+
+def test_whole_areas_are_held_out_where_the_map_is_far_from_labels() -> None:
+    """Fields far apart, and most ground as far from them: a piece that is held out beside the rest says too little."""
+    labels = two_fields_of_each_class(side=8, apart=40)
+    folds = draw_requested_folds(labels, SplitRequest("folds", block=4))
+    assert folds.units.kind == "areas" and folds.units.count == 4 and folds.count == 4
+
+
+def test_pieces_of_areas_are_held_out_where_the_map_is_near_to_labels() -> None:
+    """Large fields with a narrow strip of ground around them: most of the map is beside labels."""
+    labels = two_fields_of_each_class(side=40, apart=2)
+    array = labels.array.copy()
+    array[44:] = array[:38]  # hardly any ground is left but the strips
+    labels = Labels.from_array(array)
+    pieces = label_units(labels, block=10).count
+    folds = draw_requested_folds(labels, SplitRequest("folds", block=10))
+    assert folds.units.count == pieces > 4 * 8
+
+
+def test_areas_are_cut_where_every_class_has_one() -> None:
+    array = np.zeros((60, 60), dtype=np.int16)
+    array[:12, :12], array[40:52, 40:52] = 1, 2
+    folds = draw_requested_folds(Labels.from_array(array), SplitRequest("folds", block=4))
+    assert folds.units.count == 18 and folds.untested().size == 0
+
+
+def test_the_recorded_folds_are_drawn_again() -> None:
+    for labels in (two_fields_of_each_class(side=8, apart=40), two_fields_of_each_class(side=40, apart=2)):
+        request = SplitRequest("folds", block=10, seed=4)
+        folds = draw_requested_folds(labels, request)
+        again = folds.describe().request(patch=7)
+        assert again is not None
+        assert draw_requested_folds(labels, again).digest() == folds.digest()

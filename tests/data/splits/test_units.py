@@ -57,22 +57,62 @@ def test_tiles_of_a_mosaic_are_units_if_two_have_labels() -> None:
 
 def test_connected_areas_are_cut_into_equal_pieces() -> None:
     array = np.zeros((60, 80), dtype=np.int16)
-    array[0:40, 0:20], array[50:53, 60:64] = 1, 2
+    array[0:40, 0:20], array[50:53, 60:64], array[0:20, 40:60] = 1, 2, 1
     units = label_units(Labels.from_array(array), block=16)
     assert (units.kind, units.block) == ("areas", 16)
-    # 40 rows in three parts, 20 columns in two.
-    assert units.per_class().tolist() == [6, 1]
+    # 40 rows in three parts, 20 in two, 20 columns in two.
+    assert units.per_class().tolist() == [10, 1]
     row, col = np.divmod(units.pixels, 80)
     for number in range(units.count):
         own = units.unit == number
         assert np.ptp(row[own]) < 16 and np.ptp(col[own]) < 16
         assert np.unique(units.class_of[own]).size == 1
     sizes = np.bincount(units.unit)
-    assert sorted(sizes.tolist()) == [12, 130, 130, 130, 130, 140, 140]
+    assert sorted(sizes.tolist()) == [12, *[100] * 4, *[130] * 4, 140, 140]
     first = [int(np.flatnonzero(units.unit == number)[0]) for number in range(units.count)]
     assert first == sorted(first)
     assert label_units(fields(), block=16).count == 12
     assert label_units(fields(), block=5).count == 48
+
+
+@pytest.mark.parametrize(
+    ("side", "block", "pieces"),
+    [
+        (40, 16, 2 * 9),  # enough as they are
+        (20, 8, 2 * 9),  # 2 x 4 pieces of 16 are too few
+        (9, 4, 2 * 9),  # 2 of 16, 2 x 4 of 8
+        (5, 4, 2 * 4),  # too few, but pieces of 4 pixels are not cut further
+        (3, 4, 2),
+    ],
+)
+def test_areas_are_cut_finer_until_there_are_ten_pieces(side: int, block: int, pieces: int) -> None:
+    array = np.zeros((100, 100), dtype=np.int16)
+    array[:side, :side], array[-side:, -side:] = 1, 2
+    units = label_units(Labels.from_array(array), block=16)
+    assert (units.kind, units.block, units.count) == ("areas", block, pieces)
+    # The recorded side gives the same units again.
+    np.testing.assert_array_equal(label_units(Labels.from_array(array), block=block).unit, units.unit)
+
+
+def test_a_side_as_long_as_the_scene_keeps_areas_whole() -> None:
+    array = np.zeros((30, 50), dtype=np.int16)
+    array[:20, :20], array[:20, 30:] = 1, 2
+    assert label_units(Labels.from_array(array), block=50).count == 2
+    assert label_units(Labels.from_array(array), block=49).count >= 10
+
+
+def test_single_pixels_in_a_mosaic_are_points_and_not_tiles() -> None:
+    tiles = [Window(0, 40, 0, 30), Window(0, 40, 30, 60)]
+    array = np.zeros((40, 60), dtype=np.int16)
+    array[2::6, 2::6] = 1 + np.arange(70).reshape(7, 10) % 2
+    units = label_units(Labels.from_array(array), tiles=tiles)
+    assert (units.kind, units.count) == ("points", 70)
+    # Many that touch make fields of them, a few do not.
+    array[2:30:6, 3:30:6] = array[2:30:6, 2:30:6]
+    assert (array > 0).sum() == 95
+    assert label_units(Labels.from_array(array), tiles=tiles).kind == "tiles"
+    array[8:, 3::6] = 0
+    assert label_units(Labels.from_array(array), tiles=tiles).kind != "tiles"
 
 
 def test_finely_mixed_labels_are_cut_into_squares() -> None:
