@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -156,11 +157,17 @@ def _partners(about: Json, arrays: dict[str, Tensor], legend: Legend) -> tuple[T
     for number, described in enumerate(about.get("partners", ())):
         prefix = _partner(number)
         own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-        partners.append(_assemble(described, own))
-        if partners[-1].legend != legend or partners[-1].partners or partners[-1].own_calibration is None:
-            raise ValueError("a network of its average is not for the same classes")
-    if partners and "own_calibration" not in about:
-        raise ValueError("its average is not calibrated")
+        partner = _assemble(described, own)
+        if partner.legend != legend or partner.bands != about["bands"] or partner.partners:
+            raise ValueError("a network of its average is not for the same classes and bands")
+        if partner.own_calibration is None:
+            raise ValueError("a network of its average is not calibrated")
+        partners.append(partner)
+    if partners:
+        if about.get("own_calibration") is None:
+            raise ValueError("its average is not calibrated")
+        if not math.isclose(sum((one.weight for one in partners), _weight(about["weight"])), 1.0, abs_tol=1e-6):
+            raise ValueError("the weights of its average do not add up to 1")
     return tuple(partners)
 
 
