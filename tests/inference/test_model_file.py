@@ -171,8 +171,8 @@ def test_a_file_from_before_there_was_another_preprocessing_still_loads(saved: P
 
 
 def test_another_format_version_is_said(saved: Path) -> None:
-    with pytest.raises(ModelFileError, match="model format 3 and this hypercaps reads up to 2"):
-        read_model(altered(saved, lambda meta, about: meta.update(format_version=3)))
+    with pytest.raises(ModelFileError, match="model format 4 and this hypercaps reads up to 3"):
+        read_model(altered(saved, lambda meta, about: meta.update(format_version=4)))
 
 
 def test_files_of_the_first_format_still_load(trained: ConvCapsClassifier, saved: Path) -> None:

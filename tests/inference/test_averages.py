@@ -1,0 +1,205 @@
+"""Averages of models: what their maps are, that no pixel depends on its window, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+from hypercaps.classifier import ConvCapsClassifier, load_model
+from hypercaps.data.labels import Labels
+from hypercaps.data.scene import Scene
+from hypercaps.errors import DataWarning, ModelFileError
+from hypercaps.inference.calibration import fit_temperature
+from hypercaps.inference.model import TrainedModel
+from hypercaps.inference.model_file import _digest, read_model, write_model
+from hypercaps.inference.predict import map_scene, map_scores
+from hypercaps.inference.scoring import calibrate, pixel_scores
+from support.scenes import make_fields
+
+WEIGHTS = (0.5, 0.3, 0.2)
+Json = dict[str, Any]
+
+
+def opened(bands: int = 26) -> tuple[Scene, Labels]:
+    """50 rows and 53 columns, so that windows at the border are incomplete, with pixels without data."""
+    cube, labels = make_fields(50, 53, bands, noise=120.0)
+    cube[12:15, 14:19], cube[31, 31], cube[47:, :2] = np.nan, np.nan, np.nan
+    labels[np.isnan(cube[..., 0])] = 0
+    return Scene.from_array(cube, name="fields", wavelengths=np.arange(bands) * 10.0 + 400), Labels.from_array(labels)
+
+
+def as_member(model: TrainedModel, weight: float, scene: Scene, labels: Labels) -> TrainedModel:
+    pixels = np.flatnonzero(labels.array)
+    truth = np.searchsorted(labels.legend.labels, labels.array.ravel()[pixels])
+    own = fit_temperature(pixel_scores(model, scene, pixels), truth)
+    return replace(model, weight=weight, own_calibration=own, calibration=None)
+
+
+@pytest.fixture(scope="module")
+def average() -> TrainedModel:
+    """LDA on single pixels, LDA on patches of 5 and a network on patches of 7."""
+    scene, labels = opened()
+    trainings: list[Json] = [{"method": "lda"}, {"method": "lda", "patch": 5}, {"epochs": 1, "recipe": "paper"}]
+    with pytest.warns(DataWarning):
+        fitted = [ConvCapsClassifier(**given).fit(scene, labels, evaluate=False) for given in trainings]
+        members = [as_member(one.model_, w, scene, labels) for one, w in zip(fitted, WEIGHTS, strict=True)]
+        whole = replace(members[0], partners=tuple(members[1:]))
+        calibration = calibrate(whole, scene, labels, fitted[0].split_.val)
+    assert calibration is not None
+    return replace(whole, calibration=calibration)
+
+
+@pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")
+class TestMaps:
+    def test_it_is_the_weighted_sum_of_calibrated_probabilities(self, average: TrainedModel) -> None:
+        scene, _ = opened()
+        raw = map_scores(average, scene, raw=True)
+        valid = scene.read().valid
+        assert (~np.isnan(raw[..., 0]) == valid).all() and 0 < (~valid).sum() < 50
+        expected = np.zeros((int(valid.sum()), 3))
+        for member, weight in zip(average.members, WEIGHTS, strict=True):
+            assert member.partners == () and member.own_calibration is not None and member.weight == weight
+            probabilities = member.own_calibration(map_scores(member, scene, raw=True)[valid])
+            np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+            expected += weight * probabilities.astype(np.float64)
+        np.testing.assert_array_equal(raw[valid], expected.astype(np.float32))
+        classes = map_scene(average, scene).classes
+        np.testing.assert_array_equal(classes[valid], average.legend.labels[raw[valid].argmax(axis=1)])
+        # Each member has a say: none alone gives these classes.
+        for member in average.members:
+            assert (map_scene(member, scene).classes != classes).any()
+
+    def test_a_pixel_does_not_depend_on_the_window(self, average: TrainedModel) -> None:
+        scene, _ = opened()
+        whole = map_scores(average, scene, window=64)
+        for window in (16, 48):
+            np.testing.assert_array_equal(map_scores(average, scene, window=window), whole)
+            classes, confidence = map_scene(average, scene, window=window)
+            np.testing.assert_array_equal(confidence, whole.max(axis=2))
+            np.testing.assert_array_equal(classes > 0, ~np.isnan(whole[..., 0]))
+
+    def test_the_order_of_patches_does_not_matter(self, average: TrainedModel) -> None:
+        """The member of the largest patch first: the others read less around the window."""
+        scene, _ = opened()
+        last, *others = average.members[::-1]
+        turned = replace(last, partners=tuple(others))
+        assert turned.halo == average.halo == 3
+        np.testing.assert_allclose(map_scores(turned, scene), map_scores(average, scene, raw=True), atol=1e-6)
+        np.testing.assert_array_equal(map_scores(turned, scene, window=16), map_scores(turned, scene, window=48))
+
+    def test_pixels_alone_are_as_in_the_map(self, average: TrainedModel) -> None:
+        scene, labels = opened()
+        pixels = np.flatnonzero(labels.array)[::7]
+        whole = map_scores(average, scene, raw=True).reshape(-1, 3)
+        np.testing.assert_array_equal(pixel_scores(average, scene, pixels), whole[pixels])
+
+    def test_its_file_gives_the_same_map(self, average: TrainedModel, tmp_path: Path) -> None:
+        scene, _ = opened()
+        write_model(tmp_path / "m.safetensors", average)
+        loaded = load_model(tmp_path / "m.safetensors")
+        np.testing.assert_array_equal(loaded.predict_proba(scene), map_scores(average, scene))
+        np.testing.assert_array_equal(loaded.predict(scene), map_scene(average, scene).classes)
+
+
+def test_a_loaded_average_is_a_classifier_of_method_auto(average: TrainedModel, tmp_path: Path) -> None:
+    write_model(tmp_path / "m.safetensors", average)
+    loaded = load_model(tmp_path / "m.safetensors")
+    assert loaded.method == "auto" and loaded.get_params()["method"] == "auto"
+    assert ConvCapsClassifier(**loaded.get_params()).get_params() == loaded.get_params()
+    model = loaded.model_
+    assert [member.method for member in model.members] == ["lda", "lda", "convcapsnet"]
+    assert [member.patch for member in model.members] == [1, 5, 7] and model.halo == 3
+    assert [member.weight for member in model.members] == list(WEIGHTS)
+    assert model.title == "average of lda, lda and convcapsnet"
+    assert model.describe() == average.describe() and model.parameters == average.parameters
+    write_model(tmp_path / "again.safetensors", model)
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+
+
+def header_of(path: Path) -> Json:
+    with safetensors.safe_open(path, framework="np") as file:
+        header: Json = json.loads(file.metadata()["hypercaps-model"])
+    return header
+
+
+def test_only_averages_need_a_new_version(average: TrainedModel, tmp_path: Path) -> None:
+    single = replace(average.members[0], weight=1.0, own_calibration=None)
+    for model, version in ((single, 2), (average, 3)):
+        write_model(tmp_path / "m.safetensors", model)
+        assert header_of(tmp_path / "m.safetensors")["format_version"] == version
+    assert "weight" in header_of(tmp_path / "m.safetensors")["description"]
+    write_model(tmp_path / "m.safetensors", single)
+    assert not {"weight", "partners", "own_calibration"} & set(header_of(tmp_path / "m.safetensors")["description"])
+
+
+def forge(path: Path, change: Callable[[Json, dict[str, torch.Tensor]], object], *, digest: bool = True) -> Path:
+    """Change description and arrays of a file, with the digest that belongs to them or with the old one."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    header = header_of(path)
+    change(header["description"], arrays)
+    if digest:
+        header["digest"] = _digest(arrays, header["description"])
+    safetensors.torch.save_file(arrays, path, metadata={"hypercaps-model": json.dumps(header)})
+    return path
+
+
+@pytest.mark.parametrize(
+    "key", ["partner-0.network.", "partner-1.whitening.mean", "partner-1.wavelengths", "partner-1.network."]
+)
+def test_damaged_arrays_of_a_partner_are_noticed(average: TrainedModel, tmp_path: Path, key: str) -> None:
+    write_model(tmp_path / "m.safetensors", average)
+
+    def damage(about: Json, arrays: dict[str, torch.Tensor]) -> None:
+        name = next(name for name in arrays if name.startswith(key))
+        arrays[name] = arrays[name].clone()
+        arrays[name].view(-1)[0] += 0.25
+
+    with pytest.raises(ModelFileError, match="damaged or was altered"):
+        read_model(forge(tmp_path / "m.safetensors", damage, digest=False))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about, arrays: arrays.pop("partner-1.whitening.mean"),
+        lambda about, arrays: arrays.pop("partner-0.own_calibration.at"),
+        lambda about, arrays: about["partners"].append(about["partners"][0]),  # whose arrays are not there
+        lambda about, arrays: about["partners"][0].pop("own_calibration"),
+        lambda about, arrays: about["partners"][0].update(partners=[about["partners"][1]]),
+        lambda about, arrays: about["partners"][1]["classes"][0].update(label=9),
+        lambda about, arrays: about["partners"][1].update(patch=9),
+        lambda about, arrays: about["partners"][1].update(weight=0.0),
+        lambda about, arrays: about["partners"][1].update(weight=0.9),  # together more than 1
+        lambda about, arrays: about.update(weight="half"),
+        lambda about, arrays: about.pop("own_calibration"),
+        lambda about, arrays: about.update(own_calibration=None),
+        lambda about, arrays: about.update(partners=7),
+    ],
+)
+def test_averages_that_no_training_gives_are_refused(
+    average: TrainedModel, tmp_path: Path, change: Callable[[Json, dict[str, torch.Tensor]], object]
+) -> None:
+    write_model(tmp_path / "m.safetensors", average)
+    with pytest.raises(ModelFileError, match="does not describe a model") as refusal:
+        read_model(forge(tmp_path / "m.safetensors", change))
+    assert "\n" not in str(refusal.value)
+
+
+def test_partners_for_other_bands_are_refused(average: TrainedModel, tmp_path: Path) -> None:
+    with pytest.warns(DataWarning):
+        scene, labels = opened(bands=27)
+        other = ConvCapsClassifier(method="lda").fit(scene, labels, evaluate=False).model_
+        mixed = replace(average, partners=(*average.partners[:1], as_member(other, 0.2, scene, labels)))
+    write_model(tmp_path / "m.safetensors", mixed)
+    with pytest.raises(ModelFileError, match="does not describe a model"):
+        read_model(tmp_path / "m.safetensors")
