@@ -20,7 +20,7 @@ Ran = list[tuple[str, int | None, str | None]]  # method, patch and recipe of ea
 
 @pytest.fixture(scope="module")
 def problem() -> FoldProblem:
-    return polygon_problem(polygons=100, pixels=4, classes=2)
+    return polygon_problem(polygons=100, pixels=7, classes=2, bands=26)
 
 
 def fake_folds(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[TrainingSpec], float]) -> Ran:
@@ -145,3 +145,18 @@ def test_progress_names_the_candidate_and_its_fold(problem: FoldProblem, monkeyp
     settings = RaceSettings(TrainingSpec(), candidates, on_comparing=lambda *step: seen.append(step))
     Race(problem, settings).run()
     assert seen == [(one.name, fold, 5, done, 2) for done, one in enumerate(candidates) for fold in range(1, 6)]
+
+
+def test_candidates_that_the_scene_does_not_suit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four bands are too few for the network, four columns for patches of 5."""
+    small = polygon_problem(polygons=100, pixels=4, classes=2, bands=4)
+    ran = fake_folds(monkeypatch, lambda spec: 0.2)
+    race, _ = race_of(small, "lda", "lda-5", "convcapsnet")
+    choice = race.run()
+    assert {(method, patch) for method, patch, _ in ran} == {("lda", 1)}
+    rows = by_name(race, race.rows(choice))
+    assert rows["convcapsnet-3"].outcome == "not run: 4 bands are too few for windows of 9 and 9"
+    assert rows["lda-5"].outcome.startswith("not run: method lda looks at patches of 5 x 5 pixels but scene")
+    alone, _ = race_of(small, "convcapsnet")
+    with pytest.raises(ModelError, match="4 bands are too few for windows of 9 and 9: at least 25 are needed"):
+        alone.run()

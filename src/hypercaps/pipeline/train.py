@@ -14,7 +14,7 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
 from hypercaps.data.tiling import thinning
-from hypercaps.errors import Interrupted, SplitError
+from hypercaps.errors import Interrupted, ModelError, SplitError
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, write_json, write_npz
 from hypercaps.io.writers.run_folder import RunFolder
@@ -30,8 +30,9 @@ from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.report.quicklook import LONGEST_SIDE, quicklook
 from hypercaps.report.run_report import make_report
 from hypercaps.report.signatures import make_classes_record
-
-_LARGEST_CANDIDATES = ("convcapsnet", "random-forest", "rbf-svm")  # together, larger than any average
+from hypercaps.selection.candidates import choose_candidates
+from hypercaps.selection.choice import MOST_MEMBERS
+from hypercaps.training.spec import TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,11 @@ def _make_twin(
 def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, request: TrainRequest) -> int:
     """Upper estimate of the size of a run folder, to refuse a full disk before training and not after."""
     classes, labelled = len(labels.legend), int((labels.array > 0).sum())
-    names = _LARGEST_CANDIDATES if classifier.method == AUTO else (classifier.method,)
-    model = sum(_model_bytes(classifier, name, scene.bands, classes, labelled) for name in names)
+    if classifier.method == AUTO:
+        model = _average_bytes(classifier, scene.bands, classes, labelled)
+    else:
+        spec = TrainingSpec(classifier.method, classifier.recipe, classifier.patch, structure=classifier.structure)
+        model = _model_bytes(spec, scene.bands, classes, labelled)
     layers = [LAYERS[name] for name in request.map.files]
     of_pixel = sum(np.dtype(layer.dtype).itemsize * (classes if layer.per_class else 1) for layer in layers)
     # Three times: partial map, rasters and temporary files; the rest is the picture.
@@ -134,10 +138,20 @@ def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, 
     return model + maps + 8 * labelled + report
 
 
-def _model_bytes(classifier: ConvCapsClassifier, name: str, bands: int, classes: int, labelled: int) -> int:
-    method = get_method(name)
-    network = method.blueprint(bands, classes, patch=classifier.patch, structure=classifier.structure)
-    stored = method.recipe(classifier.recipe).stored_bytes(labelled, network)
+def _average_bytes(classifier: ConvCapsClassifier, bands: int, classes: int, labelled: int) -> int:
+    """Of the largest average that the candidates can make."""
+    largest: dict[str, int] = {}  # by method: an average has each once
+    for one in choose_candidates(classifier.candidates):
+        with suppress(ModelError):  # needs more bands: the comparison leaves it out
+            size = _model_bytes(one.spec(TrainingSpec()), bands, classes, labelled)
+            largest[one.method] = max(size, largest.get(one.method, 0))
+    return sum(sorted(largest.values())[-MOST_MEMBERS:])
+
+
+def _model_bytes(spec: TrainingSpec, bands: int, classes: int, labelled: int) -> int:
+    method = get_method(spec.method)
+    network = method.blueprint(bands, classes, patch=spec.patch, structure=spec.structure)
+    stored = method.recipe(spec.recipe).stored_bytes(labelled, network)
     return 4 * count_parameters(network) + 8 * bands * (bands + 3) + stored
 
 

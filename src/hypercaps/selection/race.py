@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import ModelError
+from hypercaps.errors import HypercapsError, ModelError
 from hypercaps.inference.intervals import score_intervals
 from hypercaps.inference.metrics import confusion_counts
 from hypercaps.inference.run_metrics import CandidateRow
@@ -52,6 +52,7 @@ class Race:
 
     def run(self) -> Choice:
         """Run the candidates; afterwards ``rows`` describes the comparison."""
+        self._leave_out_impossible()
         for candidate in self._simple():
             self._run_simple(candidate)
         for candidate in self._networks():
@@ -65,12 +66,28 @@ class Race:
 
     # ---- candidates ----------------------------------------------------------------------------------------------
 
+    def _leave_out_impossible(self) -> None:
+        """Note candidates that can't be trained on this scene, such as networks that need more bands, as not run."""
+        problem, refusals = self.problem, []
+        for one in self.settings.candidates:
+            spec = one.spec(self.settings.base)
+            try:
+                spec.job(problem.scene, problem.labels, problem.folds.split(0, one.patch), problem.unit_of_pixel)
+            except HypercapsError as error:
+                refusals.append(error)
+                self.outcomes[one] = f"not run: {str(error).partition(':')[0]}"
+        if len(refusals) == len(self.settings.candidates):
+            raise refusals[0]
+
     def _simple(self) -> list[Candidate]:
-        return [one for one in self.settings.candidates if one.is_simple]
+        return [one for one in self._possible() if one.is_simple]
+
+    def _possible(self) -> list[Candidate]:
+        return [one for one in self.settings.candidates if one not in self.outcomes]
 
     def _networks(self) -> list[Candidate]:
         """The networks worth a training, by the evidence of simple methods; the others are noted as not run."""
-        networks = [one for one in self.settings.candidates if not one.is_simple]
+        networks = [one for one in self._possible() if not one.is_simple]
         if len(networks) <= 1:
             return networks
         wanted = self._preferred_network()
