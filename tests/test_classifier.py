@@ -48,7 +48,8 @@ def test_fit_never_changes_a_model_once_it_is_built(
 
     monkeypatch.setattr(ConvCapsClassifier, "evaluate", remember)
     classifier = ConvCapsClassifier(method="rbf-svm").fit(*made)
-    [before] = evaluated
+    before, baseline = evaluated
+    assert (before.method, baseline.method) == ("rbf-svm", "lda")
     assert before.scores == {} and before is not classifier.model_
     scores = classifier.scores_
     assert classifier.model_.scores == {"oa": scores.oa, "aa": scores.aa, "kappa": scores.kappa}

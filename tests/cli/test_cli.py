@@ -414,7 +414,8 @@ def test_a_truncated_mat(tmp_path: Path, files: tuple[Path, Path]) -> None:
 def test_too_few_bands(tmp_path: Path, files: tuple[Path, Path]) -> None:
     np.save(tmp_path / "rgb.npy", make_cube(bands=3)[0])
     out = tmp_path / "out"
-    refused(hypercaps("train", tmp_path / "rgb.npy", files[1], "--out", out), "at least 25", nothing_at=out)
+    train = ("train", tmp_path / "rgb.npy", files[1], "--out", out, "--method", "convcapsnet")
+    refused(hypercaps(*train), "at least 25", nothing_at=out)
 
 
 def test_unknown_methods_and_recipes(files: tuple[Path, Path], tmp_path: Path) -> None:

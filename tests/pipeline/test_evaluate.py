@@ -59,7 +59,7 @@ def test_scores_by_blocks_say_so(made_files: tuple[Path, Path], tmp_path: Path) 
 
 
 def test_a_random_split_that_leaks_says_what_that_means(made_files: tuple[Path, Path], tmp_path: Path) -> None:
-    done = hypercaps("train", *made_files, "--out", tmp_path / "run", "--epochs", 1, "--no-map")
+    done = hypercaps("train", *made_files, "--out", tmp_path / "run", "--split", "random", "--epochs", 1, "--no-map")
     assert "Split: random (pixels at random), leakage 9" in done.output or "leakage 100" in done.output
     assert "'--split blocks' measures how much lower" in done.output
 
@@ -147,7 +147,8 @@ def test_what_both_can_not_do(made_files: tuple[Path, Path], tmp_path: Path) -> 
 
 def test_what_train_refuses_about_blocks(made_files: tuple[Path, Path], tmp_path: Path) -> None:
     for options, said in (
-        (["--block", 10], "--block has no meaning without --split blocks"),
+        (["--split", "random", "--block", 10], "--block has no meaning without --split blocks or folds"),
+        (["--train", 0.3, "--block", 10], "--block has no meaning without --split blocks or folds"),
         (["--split", "blocks", "--block", 5], "blocks of 5 pixels can't keep patches of 7 x 7 apart"),
         (["--split", "blocks", "--block", 60], "leave nothing of"),
     ):

@@ -95,9 +95,11 @@ def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
     assert wording.baseline_text(folds_metrics()) is None
 
 
-def test_chosen_candidates_come_first_and_those_not_run_last() -> None:
+def test_chosen_candidates_come_first_and_those_not_run_are_a_sentence() -> None:
     names = [row.name for row in wording.ranked(CANDIDATES)]
-    assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda", "rbf-svm"]
+    assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda"]
+    assert wording.compared_text(CANDIDATES).endswith(" Not run: rbf-svm (it would take too long).")
+    assert "Not run" not in wording.compared_text(CANDIDATES[1:])
 
 
 def test_doubtful_labels_are_counted() -> None:
