@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import resource
 import subprocess
@@ -13,6 +14,9 @@ import pytest
 import rasterio
 
 from hypercaps import ConvCapsClassifier, open_labels, open_scene
+from hypercaps.data.labels import Labels
+from hypercaps.pipeline.evidence import write_doubtful_labels
+from support.scenes import with_wrong_labels
 
 pytestmark = pytest.mark.scene
 
@@ -52,3 +56,16 @@ def test_a_block_of_pavia_university(real_data: Path) -> None:
     fitted = ConvCapsClassifier().fit(open_scene(path), open_labels(path))
     assert len(fitted.classes_) == 8  # no gravel in it
     assert fitted.scores_.oa >= 99.0
+
+
+@pytest.mark.timeout(300)
+def test_wrong_labels_of_indian_pines(tmp_path: Path) -> None:
+    """5 % of labels made wrong; the first tenth of all labels has half of them, five times as many as by chance."""
+    scene, truth = open_scene("indian-pines"), open_labels("indian-pines")
+    labels, wrong = with_wrong_labels(truth.array, 0.05, seed=0)
+    classifier = ConvCapsClassifier(method="lda", patch=7, split_by="folds")
+    write_doubtful_labels(tmp_path, classifier.fit(scene, Labels.from_array(labels)), scene)
+    with (tmp_path / "doubtful.csv").open(newline="") as file:
+        found = [int(row["row"]) * scene.cols + int(row["col"]) for row in csv.DictReader(file)]
+    assert np.isin(wrong, found[: (labels > 0).sum() // 10]).mean() > 0.4  # 0.535
+    assert np.isin(wrong, found).mean() > 0.95  # 0.994

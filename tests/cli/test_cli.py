@@ -73,7 +73,9 @@ def test_metrics_have_the_documented_keys(run: tuple[Path, Path, Path, Result]) 
         "train_seconds", "best_epoch", "epochs", "seed", "method", "recipe", "scene",
     } <= set(metrics)  # fmt: skip
     assert 95 < metrics["oa"] <= 100 and metrics["kappa"] > 90
-    assert [set(row) for row in metrics["per_class"]] == [{"label", "name", "accuracy", "test", "interval", "units"}] * 3
+    assert [set(row) for row in metrics["per_class"]] == [
+        {"label", "name", "accuracy", "test", "interval", "units"}
+    ] * 3
     assert sum(map(sum, metrics["confusion"])) == metrics["n_test"]
     assert 0 <= metrics["leakage"] <= 1
     assert metrics["calibration"] in ("temperature", "isotonic") and len(metrics["reliability"]["after"]) == 15

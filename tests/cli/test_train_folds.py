@@ -92,7 +92,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ConvCapsClassifier]:
         (FAST, "folds", "auto", "Method auto, spatial folds"),
         (["--budget", 3], "folds", "auto", "Method auto, spatial folds"),
         (["--folds", 3], "folds", "auto", "Method auto, spatial folds"),
-        (["--method", "lda"], "folds", "lda", "Method lda, spatial folds for the score, and all labels for the final m"),
+        (
+            ["--method", "lda"],
+            "folds",
+            "lda",
+            "Method lda, spatial folds for the score, and all labels for the final m",
+        ),
         (["--epochs", 2], "folds", "convcapsnet", "Method convcapsnet, spatial folds"),
         (["--train", 0.3], "random", "auto", "Method auto, a random split (your own labels)."),
         (["--val", 0.2], "random", "auto", "Method auto, a random split"),
@@ -132,7 +137,12 @@ def test_options_reach_the_classifier(
 @pytest.mark.parametrize(
     ("options", "split", "method", "line"),
     [
-        ([], "random", "convcapsnet", "Method convcapsnet, a random split (labels of a public scene, as in the paper)."),
+        (
+            [],
+            "random",
+            "convcapsnet",
+            "Method convcapsnet, a random split (labels of a public scene, as in the paper).",
+        ),
         (["--split", "folds"], "folds", "convcapsnet", "Method convcapsnet, spatial folds"),
         (["--method", "auto"], "random", "auto", "Method auto, a random split (labels of a public scene, as in the"),
     ],

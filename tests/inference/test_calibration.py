@@ -14,7 +14,7 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.errors import ModelFileError
-from hypercaps.inference.calibration import Calibration, fit_calibration
+from hypercaps.inference.calibration import Calibration, cross_calibrate, fit_calibration
 from hypercaps.inference.metrics import RejectionRow, calibration_error, rejection_table, reliability
 from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.inference.predict import WindowOutputs, map_scores, map_windows, windows_of
@@ -248,3 +248,26 @@ def test_without_validation_pixels_nothing_is_calibrated() -> None:
     for key in ("calibration", "ece_after", "rejection", "coverage_90", "set_size_90"):
         assert figures[key] is None
     np.testing.assert_array_equal(bare.predict_proba(scene), bare.lengths(scene))
+
+
+@pytest.mark.parametrize("isotonic", [False, True])
+def test_a_pixel_is_calibrated_without_its_own_fold(isotonic: bool) -> None:
+    scores, truth = made_scores(600, 3)
+    fold = np.arange(600) * 7 % 4
+    before = cross_calibrate(scores, truth, fold, isotonic=isotonic)
+    for k in range(4):
+        own = fold == k
+        other_truth = np.where(own, (truth + 1) % 6, truth)
+        after = cross_calibrate(scores, other_truth, fold, isotonic=isotonic)
+        np.testing.assert_array_equal(after[own], before[own])
+        for other in set(range(4)) - {k}:  # to whose calibrations these labels belong
+            assert (after[fold == other] != before[fold == other]).any(axis=1).mean() > 0.9
+        other_scores = np.where(own[:, None], scores[:, ::-1], scores)
+        after = cross_calibrate(other_scores, truth, fold, isotonic=isotonic)
+        np.testing.assert_array_equal(after[own], before[own][:, ::-1])
+
+
+def test_a_single_fold_is_calibrated_by_itself() -> None:
+    scores, truth = made_scores(300, 4)
+    likely = cross_calibrate(scores, truth, np.zeros(300, dtype=int))
+    np.testing.assert_array_equal(likely, Calibration(fit_calibration(scores, truth).temperature, 300)(scores))

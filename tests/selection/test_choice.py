@@ -11,7 +11,9 @@ from hypercaps.selection.choice import Losses, can_replace, choose, excess, mixt
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold
 from support.folds import polygon_problem
 
-LDA, LOGISTIC, FOREST, LDA_3, NETWORK = choose_candidates(["lda", "logistic", "random-forest", "lda-3", "convcapsnet-1"])
+LDA, LOGISTIC, FOREST, LDA_3, NETWORK = choose_candidates(
+    ["lda", "logistic", "random-forest", "lda-3", "convcapsnet-1"]
+)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from threadpoolctl import threadpool_limits
 
 from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning
@@ -154,3 +157,39 @@ def test_auto_with_a_random_split_compares_on_its_training_pixels(monkeypatch: p
     assert np.isin(seen, fitted.split_.train).all()
     assert not np.isin(seen, fitted.split_.test).any()
     assert fitted.scores_.n_test == fitted.split_.test.size
+
+
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    before = threads_in_use()
+    yield
+    use_threads(before)
+
+
+@pytest.mark.usefixtures("restored_threads")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "lda"},
+        {"method": "logistic"},
+        {"method": "random-forest"},
+        {"method": "auto", "candidates": ("lda", "logistic", "random-forest")},
+    ],
+    ids=lambda options: options["method"],
+)
+def test_nothing_depends_on_the_number_of_threads(options: dict[str, Any]) -> None:
+    scene, labels = opened(rows=30, cols=30, bands=40, noise=200.0)
+    found: list[ConvCapsClassifier] = []
+    for threads in (1, 2):
+        use_threads(threads)
+        with threadpool_limits(threads, user_api="blas"):
+            found.append(ConvCapsClassifier(split_by="folds", folds=2, **options).fit(scene, labels))
+    one, two = found
+    assert one.selection_ is not None and two.selection_ is not None
+    np.testing.assert_array_equal(one.selection_.final.raw, two.selection_.final.raw)
+    for first, second in zip(one.model_.members, two.model_.members, strict=True):
+        assert (first.method, first.weight) == (second.method, second.weight)
+        assert_same_model(first, second)
+    assert one.scores_.to_json() == two.scores_.to_json()
+    assert [row.log_loss for row in one.selection_.rows] == [row.log_loss for row in two.selection_.rows]
+    np.testing.assert_array_equal(one.predict_proba(scene), two.predict_proba(scene))

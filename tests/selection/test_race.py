@@ -87,7 +87,9 @@ def test_a_network_that_leads_runs_all_folds_and_is_chosen(
     assert len(ran) == 10
 
 
-@pytest.mark.parametrize(("propagation_helps", "chosen"), [(True, "convcapsnet-7-propagated"), (False, "convcapsnet-3")])
+@pytest.mark.parametrize(
+    ("propagation_helps", "chosen"), [(True, "convcapsnet-7-propagated"), (False, "convcapsnet-3")]
+)
 def test_only_the_network_that_lda_favours_is_run(
     propagation_helps: bool, chosen: str, problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,3 +50,16 @@ def make_fields(
     cube = 1000 + 100 * spectra[truth - 1] + noise * rng.standard_normal((rows, cols, bands))
     labels = np.where((row % step < side) & (col % step < side), truth, 0)
     return cube.astype(np.float32), labels.astype(np.int16)
+
+
+def with_wrong_labels(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of which a share (0 to 1) of pixels, drawn at random, has another class, and these pixels (flat)."""
+    rng = np.random.default_rng(seed)
+    labelled = np.flatnonzero(labels)
+    wrong = np.sort(rng.choice(labelled, round(share * labelled.size), replace=False))
+    classes = np.unique(labels[labels > 0])
+    changed = labels.copy()
+    flat = changed.ravel()
+    other = (np.searchsorted(classes, flat[wrong]) + rng.integers(1, classes.size, wrong.size)) % classes.size
+    flat[wrong] = classes[other]
+    return changed, wrong

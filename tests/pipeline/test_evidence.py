@@ -1,0 +1,54 @@
+"""Doubtful labels of a run: wrong labels stand at the head of the list."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.data.labels import Labels
+from hypercaps.data.scene import Scene
+from hypercaps.pipeline.evidence import write_doubtful_labels
+from support.scenes import make_fields, with_wrong_labels
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_wrong_labels_are_found(seed: int, tmp_path: Path) -> None:
+    """Of separable classes: at least 80 % of the wrong labels are in the first tenth of all labels."""
+    cube, right = make_fields(60, 60, seed=seed)
+    labels, wrong = with_wrong_labels(right, 0.05, seed)
+    assert (labels != right).sum() == wrong.size > 50
+    scene = Scene.from_array(cube)
+    fitted = ConvCapsClassifier(method="lda", split_by="folds", seed=seed).fit(scene, Labels.from_array(labels))
+    found = write_doubtful_labels(tmp_path, fitted, scene)
+    with (tmp_path / "doubtful.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == found
+    first = [int(row["row"]) * 60 + int(row["col"]) for row in rows[: (labels > 0).sum() // 10]]
+    assert np.isin(wrong, first).mean() >= 0.8
+    doubt = [float(row["doubt"]) for row in rows]
+    assert doubt == sorted(doubt, reverse=True)
+    listed = json.loads((tmp_path / "doubtful.json").read_text())
+    assert [(one["row"], one["col"]) for one in listed] == [(int(r["row"]), int(r["col"])) for r in rows[:20]]
+    for one in listed:
+        assert one["label"] == labels[one["row"], one["col"]]
+        np.testing.assert_allclose(one["spectrum"], cube[one["row"], one["col"]])
+
+
+def test_no_label_is_doubtful_where_all_are_right(tmp_path: Path) -> None:
+    cube, labels = make_fields()
+    scene = Scene.from_array(cube)
+    fitted = ConvCapsClassifier(method="lda", split_by="folds").fit(scene, Labels.from_array(labels))
+    assert write_doubtful_labels(tmp_path, fitted, scene) == 0
+
+
+def test_there_are_none_without_folds(tmp_path: Path) -> None:
+    cube, labels = make_fields()
+    scene = Scene.from_array(cube)
+    fitted = ConvCapsClassifier(method="lda").fit(scene, Labels.from_array(labels))
+    assert write_doubtful_labels(tmp_path, fitted, scene) is None
+    assert list(tmp_path.iterdir()) == []
