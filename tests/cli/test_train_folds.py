@@ -68,7 +68,7 @@ def unscored(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
 # ---- defaults --------------------------------------------------------------------------------------------------------
 
 
-class Stop(Exception):
+class StoppedError(Exception):
     """In place of a training."""
 
 
@@ -79,7 +79,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ConvCapsClassifier]:
 
     def train_run(classifier: ConvCapsClassifier, *args: object) -> NoReturn:
         found.append(classifier)
-        raise Stop
+        raise StoppedError
 
     monkeypatch.setattr("hypercaps.pipeline.train.train_run", train_run)
     return found
@@ -118,7 +118,7 @@ def test_defaults_for_own_labels(
     asked: list[ConvCapsClassifier],
 ) -> None:
     result = hypercaps("train", *files, "--out", tmp_path / "run", *options)
-    assert isinstance(result.exception, Stop), result.output
+    assert isinstance(result.exception, StoppedError), result.output
     assert first_line(result).startswith(line)
     (classifier,) = asked
     assert (classifier.split_by, classifier.method) == (split, method)
@@ -151,7 +151,7 @@ def test_defaults_for_a_public_scene(
     options: list[object], split: str, method: str, line: str, tmp_path: Path, asked: list[ConvCapsClassifier]
 ) -> None:
     result = hypercaps("train", "indian-pines", "--out", tmp_path / "run", *options)
-    assert isinstance(result.exception, Stop), result.output
+    assert isinstance(result.exception, StoppedError), result.output
     assert first_line(result).startswith(line)
     assert (asked[0].split_by, asked[0].method) == (split, method)
 

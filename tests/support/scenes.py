@@ -36,7 +36,7 @@ def make_fields(
     noise: float = 30.0,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A cube (rows, cols, bands) and labels of square fields of one class each, in turn, with unlabelled ground between.
+    """A cube (rows, cols, bands) and labels of square fields of one class each, with unlabelled ground between them.
 
     Classes differ by a smooth spectrum of amplitude 100; ground has the class of the field above and to the left of it.
     """
