@@ -3,7 +3,7 @@
 By log loss of the out-of-fold pixels, which uses all of a probability, not only its argmax. Choosing is not free: folds
 flatter flexible methods, whose scores fall most on new ground, and a few units choose almost at random. So the average
 of LDA, logistic regression and random forest is the answer unless a candidate is better than it by more than the
-standard error; docs/evidence.md has the experiments.
+standard error (a t test); docs/evidence.md has the experiments.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ BASIC = ("lda", "logistic", "random-forest")  # their average is hard to beat on
 MOST_MEMBERS = 3
 _LEAST = 1e-12  # probability, for logarithms
 _LEAST_WEIGHT = 0.1  # members below it are left out
+_SURE = 0.9  # probability that a candidate is better than the basic methods, to replace them
 _ITERATIONS = 200
 _PRIOR = 2.0  # units, for the weights of an average
 _BASIC_PRIOR = 10.0  # the same for the basic methods, which are nearly equal on most scenes
@@ -114,9 +115,12 @@ class _Average:
     correct: int  # pixels
 
     def is_beaten_by(self, other: OutOfFold, losses: Losses) -> bool:
-        """Whether a candidate is better: in log loss by more than the standard error, and in accuracy."""
+        """Whether a candidate is better: in log loss by a t test with units as the sample, and in accuracy."""
+        from scipy.special import stdtrit
+
         mean, error = excess(losses, self.losses)
-        return mean < -error and other.correct > self.correct
+        units = np.unique(losses.unit).size
+        return mean < -error * float(stdtrit(max(units - 1, 1), _SURE)) and other.correct > self.correct
 
 
 def _average(problem: FoldProblem, results: Sequence[OutOfFold], prior: float, least_weight: float = 0.0) -> _Average:
