@@ -57,7 +57,7 @@ def rewritten(plain_run: Path, out: Path, metrics: RunMetrics, without: tuple[st
     shutil.copytree(plain_run, out)
     (out / "metrics.json").write_text(json.dumps(named(metrics).to_json()))
     for name in without:
-        (out / name).unlink()
+        (out / name).unlink(missing_ok=True)
     return out
 
 
@@ -143,10 +143,9 @@ def _label_of(folder: Path) -> np.ndarray:
 
 def test_compared_methods_are_a_table(page: Page) -> None:
     table = page.tables["Candidate"]
-    assert [row[0] for row in table] == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda", "rbf-svm"]
+    assert [row[0] for row in table] == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda"]
     assert table[1][1:] == ["80.0", "70.0 to 88.0", "0.62", "5", "2.5", "weight 0.4 in the average", "C by folds"]
-    assert table[-1][1:7] == ["", "", "", "", "", "not run: it would take too long"]
-    assert "compared on the same out-of-fold pixels" in page.text
+    assert "compared on the same out-of-fold pixels" in page.text and "Not run: rbf-svm" in page.text
 
 
 def test_areas_have_intervals_and_their_assumption(page: Page) -> None:

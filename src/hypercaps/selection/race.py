@@ -128,7 +128,7 @@ class Race:
                 break
             self._run_fold(candidate, result, first_result)
             if leader is not None and not result.is_complete and _is_behind(result, leader):
-                self.outcomes[candidate] = _stopped("behind the best simple method", result)
+                self.outcomes[candidate] = _stopped("behind", result)
                 break
         self._report(candidate)
         if first is not None and not result.is_complete:
@@ -165,7 +165,7 @@ class Race:
         for one in self.settings.candidates:
             outcome = self.outcomes.get(one, "compared")
             if one in weights:
-                outcome = "chosen" if len(weights) == 1 else f"weight {weights[one]:.2f} in the average"
+                outcome = "chosen" if len(weights) == 1 else f"weight {weights[one]:.2f}"
             rows.append(self._row(one, outcome))
         return tuple(rows)
 
