@@ -89,9 +89,11 @@ def test_every_number_is_that_of_the_run(folder: Path, page: Page) -> None:
     table = cells["Class"]
     for row, entry, score in zip(table, classes, metrics["per_class"], strict=False):
         assert row[1:4] == [f"{entry[key]:,}" for key in ("train", "val", "test")]
-        assert row[4] == f"{score['accuracy']:.2f}" and row[6] == f"{mapped[entry['label']]:,}"
-    assert table[-1][0] == "unsure" and table[-1][6] == f"{mapped[4]:,}" and mapped.sum() == 36 * 36
-    assert sum(float(row[7]) for row in table) == pytest.approx(100, abs=0.05)
+        low, high = score["interval"]
+        assert row[4:6] == [f"{score['accuracy']:.1f}", f"{low:.1f} to {high:.1f}"]
+        assert row[7] == f"{mapped[entry['label']]:,}"
+    assert table[-1][0] == "unsure" and table[-1][7] == f"{mapped[4]:,}" and mapped.sum() == 36 * 36
+    assert sum(float(row[8]) for row in table) == pytest.approx(100, abs=0.05)
     assert [[int(cell) for cell in row[1:]] for row in cells["true class"]] == metrics["confusion"]
     kept, right = cells["threshold"]
     assert kept[1:] == [f"{100 * row['kept']:.1f}" for row in metrics["rejection"]]
