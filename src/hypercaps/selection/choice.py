@@ -112,15 +112,20 @@ class _Average:
 
     weights: Floats  # (m,)
     losses: Losses
-    correct: int  # pixels
+    errors: Losses  # 1 for a pixel whose class is wrong, else 0
 
     def is_beaten_by(self, other: OutOfFold, losses: Losses) -> bool:
-        """Whether a candidate is better: in log loss by a t test with units as the sample, and in accuracy."""
+        """Whether a candidate is better in log loss and in accuracy, in one of them by a t test.
+
+        One wrong polygon with high confidence costs a network as much log loss as many right ones save, so that log
+        loss alone would need many units.
+        """
         from scipy.special import stdtrit
 
-        mean, error = excess(losses, self.losses)
-        units = np.unique(losses.unit).size
-        return mean < -error * float(stdtrit(max(units - 1, 1), _SURE)) and other.correct > self.correct
+        errors = Losses((other.raw.argmax(axis=1) != other.problem.truth).astype(np.float64), losses.unit)
+        quantile = float(stdtrit(max(np.unique(losses.unit).size - 1, 1), _SURE))
+        compared = [excess(losses, self.losses), excess(errors, self.errors)]
+        return all(mean < 0 for mean, _ in compared) and any(mean < -quantile * error for mean, error in compared)
 
 
 def _average(problem: FoldProblem, results: Sequence[OutOfFold], prior: float, least_weight: float = 0.0) -> _Average:
@@ -133,7 +138,7 @@ def _average(problem: FoldProblem, results: Sequence[OutOfFold], prior: float, l
     weights /= weights.sum()
     losses = Losses(-np.log(np.maximum(of_truth @ weights, _LEAST)), problem.unit)
     predicted = np.einsum("m,mij->ij", weights, probabilities).argmax(axis=1)
-    return _Average(weights, losses, int((predicted == truth).sum()))
+    return _Average(weights, losses, Losses((predicted != truth).astype(np.float64), problem.unit))
 
 
 def mixture_weights(of_truth: Floats, units: int, prior: float) -> Floats:

@@ -203,8 +203,10 @@ def _difference(network: Candidate, wanted: tuple[int, bool]) -> tuple[bool, int
 
 
 def _is_behind(network: OutOfFold, leader: OutOfFold) -> bool:
-    mean, error = excess(Losses.of(network), Losses.of(leader.first_folds(network.done)))
-    return mean > error
+    """Whether a network is behind in log loss by more than the standard error, and not ahead in accuracy."""
+    same_folds = leader.first_folds(network.done)
+    mean, error = excess(Losses.of(network), Losses.of(same_folds))
+    return mean > error and network.correct <= same_folds.correct
 
 
 def _per_fold(result: OutOfFold) -> float:
