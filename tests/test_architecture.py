@@ -32,7 +32,7 @@ HOMES = {
     "shapely": {"io"},
     "dask": {"compute"},
     "distributed": {"compute"},
-    "scipy": {"data", "io", "training", "inference", "study"},
+    "scipy": {"data", "io", "training", "inference", "selection", "study"},
     "pooch": {"io"},
     "matplotlib": {"report"},
     "sklearn": {"models", "inference", "classifier"},

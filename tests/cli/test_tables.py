@@ -55,23 +55,21 @@ def test_nothing_is_scored_without_a_split() -> None:
     lines = [line for line in printed(unscored_metrics()) if line]
     assert lines == [
         "Nothing was scored: all 230 labels were used for training (--split none).",
-        "1,234 parameters, 1 epochs in 0.1 s, weights of epoch 1",
+        "1,234 parameters, trained in 0.1 s",
     ]
 
 
 def test_candidates_are_a_table_with_the_chosen_ones_first() -> None:
     method = "average of convcapsnet-7-propagated and logistic"
     lines = printed(folds_metrics(candidates=CANDIDATES, method=method, recipe=None, epochs=0))
-    head = lines.index("candidate OA 95 % interval log loss folds seconds outcome")
-    assert lines[head + 1 : head + 6] == [
+    head = lines.index("candidate OA 95 % log loss folds seconds outcome")
+    assert lines[head + 1 : head + 5] == [
         "convcapsnet-7-propagated 82.0 % 0.55 5 90.0 weight 0.6 in the average",
         "logistic 80.0 % 70.0 to 88.0 0.62 5 2.5 weight 0.4 in the average",
         "random-forest 83.0 % 73.5 to 90.0 0.70 5 4.0 left out",
         "lda 61.2 % 50.0 to 71.0 1.02 1 0.3 left out after 1 of 5 folds",
-        "",
     ]
-    (note,) = (line for line in lines if "compared on the same out-of-fold pixels" in line)
-    assert note.endswith("Not run: rbf-svm (it would take too long).")
+    assert any("Not run: rbf-svm (it would take too long)." in line for line in lines)
     assert "1,234 parameters, trained in 12.5 s" in lines
 
 

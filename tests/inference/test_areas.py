@@ -38,11 +38,17 @@ def test_the_formulas_by_hand_with_fewer_units() -> None:
             weight = MAPPED[i] / total
             p = weight * ERRORS[i, j] / ERRORS[i].sum()
             share += p
-            variance += (weight * p - p * p) / (units[i] - 1)
+            smoothed = weight * (ERRORS[i, j] / ERRORS[i].sum() * units[i] + 1 / 4) / (units[i] + 1)
+            variance += (weight * smoothed - smoothed**2) / (units[i] - 1)
         assert area.pixels == pytest.approx(total * share)
         assert area.high == pytest.approx(min(total, total * (share + 1.959964 * variance**0.5)))
         assert area.low == pytest.approx(max(0.0, total * (share - 1.959964 * variance**0.5)))
         assert area.hectares is None
+
+
+def test_a_few_units_that_are_all_right_do_not_make_an_area_certain() -> None:
+    areas = class_areas(Legend.of([1, 2]), np.diag([50, 50]), np.array([400, 600]), units=np.array([3, 3]))
+    assert areas[0].low < 300 and areas[0].high > 500
 
 
 def test_a_mapped_class_without_labels_is_taken_as_it_is() -> None:

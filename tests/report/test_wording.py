@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hypercaps.inference.run_metrics import RunMetrics
@@ -95,10 +97,15 @@ def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
     assert wording.baseline_text(folds_metrics()) is None
 
 
-def test_chosen_candidates_come_first_and_those_not_run_are_a_sentence() -> None:
+def test_chosen_candidates_come_first_and_those_not_run_are_left_out() -> None:
     names = [row.name for row in wording.ranked(CANDIDATES)]
     assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda"]
-    assert wording.compared_text(CANDIDATES).endswith(" Not run: rbf-svm (it would take too long).")
+
+
+def test_candidates_that_were_not_run_are_named_or_counted() -> None:
+    assert wording.compared_text(CANDIDATES).endswith("Not run: rbf-svm (it would take too long).")
+    many = [replace(CANDIDATES[0], name=f"candidate-{number}") for number in range(5)]
+    assert wording.compared_text(many).endswith("Not run: 5 further candidates (it would take too long).")
     assert "Not run" not in wording.compared_text(CANDIDATES[1:])
 
 

@@ -100,18 +100,18 @@ def _training_lines(metrics: RunMetrics) -> Iterable[str]:
     if metrics.train_seconds is None:
         return
     seconds = f"{metrics.train_seconds:.1f} s"
-    if metrics.epochs:
+    if metrics.epochs > 1:
         yield (
             f"{metrics.parameters:,} parameters, {metrics.epochs} epochs in {seconds}, "
             f"weights of epoch {metrics.best_epoch}"
         )
-    else:  # an average of several models
+    else:  # fitted without epochs
         yield f"{metrics.parameters:,} parameters, trained in {seconds}"
 
 
 def _candidate_table(candidates: Iterable[CandidateRow]) -> Table:
     """The candidates of --method auto, the chosen ones first."""
-    table = _table("candidate", "OA>", "95 % interval>", "log loss>", "folds>", "seconds>", "outcome")
+    table = _table("candidate", "OA>", "95 %>", "log loss>", "folds>", "seconds>", "outcome")
     table.columns[0].no_wrap = True
     for row in wording.ranked(candidates):
         name = f"[bold]{escape(row.name)}[/]" if wording.is_chosen(row) else escape(row.name)

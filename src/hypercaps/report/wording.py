@@ -17,6 +17,7 @@ _UNITS = {  # kind of spatial units: one of them, and several
     "blocks": ("block", "blocks"),
 }
 
+_MANY = 4  # candidates that are counted, not named
 _COMPARED = (
     "All were compared on the same out-of-fold pixels, by log loss; one that was left out early, on those of the folds "
     "that it was run on. The best of several looks slightly better on the pixels that chose it than it is."
@@ -211,7 +212,10 @@ def compared_text(candidates: Iterable[CandidateRow]) -> str:
     for row in candidates:
         if row.oa is None:
             not_run.setdefault(row.outcome.removeprefix("not run: "), []).append(row.name)
-    left_out = [f"{joined(names)} ({why})" for why, names in not_run.items()]
+    left_out = [
+        f"{joined(names) if len(names) < _MANY else f'{len(names)} further candidates'} ({why})"
+        for why, names in not_run.items()
+    ]
     return f"{_COMPARED} Not run: {'; '.join(left_out)}." if left_out else _COMPARED
 
 

@@ -1,9 +1,9 @@
 """Which of the compared candidates is trained on all labels: one of them, or an average of the best few.
 
-By log loss of the out-of-fold pixels, which uses all of a probability, not only its argmax: on the tile draws on which
-this was decided it chose better than overall accuracy (docs/evidence.md). Choosing is not free either: folds flatter
-flexible methods, whose scores fall most on new ground. So a network must be better than the simple methods by more than
-the standard error, and simple methods are averaged rather than picked.
+By log loss of the out-of-fold pixels, which uses all of a probability, not only its argmax. Choosing is not free: folds
+flatter flexible methods, whose scores fall most on new ground, and a few units choose almost at random. So the average
+of LDA, logistic regression and random forest is the answer unless a candidate is better than it by more than the
+standard error (a t test); docs/evidence.md has the experiments.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.inference.calibration import log_loss
 from hypercaps.selection.candidates import Candidate
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold
 
 Floats = npt.NDArray[np.float64]
 
+BASIC = ("lda", "logistic", "random-forest")  # their average is hard to beat on mixed pixels
 MOST_MEMBERS = 3
 _LEAST = 1e-12  # probability, for logarithms
 _LEAST_WEIGHT = 0.1  # members below it are left out
+_SURE = 0.9  # probability that a candidate is better than the basic methods, to replace them
 _ITERATIONS = 200
-_PRIOR = 2.0  # units by which the data is extended for each member, at equal weights: few units say little
+_PRIOR = 2.0  # units, for the weights of an average
+_BASIC_PRIOR = 10.0  # the same for the basic methods, which are nearly equal on most scenes
 
 
 @dataclass(frozen=True)
@@ -68,31 +70,30 @@ def excess(one: Losses, other: Losses) -> tuple[float, float]:
     return mean, error
 
 
-def can_replace(network: OutOfFold, own: Losses, leader: OutOfFold, leading: Losses) -> bool:
-    """Whether a network is better than a simple method: in log loss by more than the standard error, and in OA."""
-    mean, error = excess(own, leading)
-    return mean < -error and network.correct > leader.correct
-
-
 def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold]) -> Choice:
-    """The candidate of the lowest log loss, or an average of the best few if its log loss is lower still."""
+    """The average of the basic methods, or, where a candidate is clearly better, an average of the best few."""
     complete = {one: result for one, result in results.items() if result.is_complete}
+    basic = [one for one in complete if one.name in BASIC]
     losses = {one: Losses.of(result) for one, result in complete.items()}
-    simple = [one for one in complete if one.is_simple]
-    if simple:  # a network must be clearly better than the best simple method
-        leader = min(simple, key=lambda one: losses[one].mean)
-        losses = {
-            one: loss
-            for one, loss in losses.items()
-            if one.is_simple or can_replace(complete[one], loss, complete[leader], losses[leader])
-        }
+    if basic:
+        average = _average(problem, [complete[one] for one in basic], _BASIC_PRIOR)
+        better = [one for one in complete if one not in basic and average.is_beaten_by(complete[one], losses[one])]
+        if not better:
+            return Choice(tuple(basic), tuple(average.weights.tolist()))
+        losses = {one: loss for one, loss in losses.items() if one in better or one.is_simple}
+    return _best_few(problem, complete, losses)
+
+
+def _best_few(
+    problem: FoldProblem, results: Mapping[Candidate, OutOfFold], losses: Mapping[Candidate, Losses]
+) -> Choice:
+    """The candidate of the lowest log loss, or an average of the best few if its log loss is lower still."""
     ranked = sorted(losses, key=lambda one: losses[one].mean)
     members = _members(ranked)
-    probabilities = [complete[one].probabilities() for one in members]
-    weights = _weights(problem, probabilities)
-    if weights is None:
+    average = _average(problem, [results[one] for one in members], _PRIOR, _LEAST_WEIGHT)
+    if not average.losses.mean < losses[ranked[0]].mean:
         return Choice((ranked[0],), (1.0,))
-    kept = [(one, weight) for one, weight in zip(members, weights.tolist(), strict=True) if weight > 0]
+    kept = [(one, weight) for one, weight in zip(members, average.weights.tolist(), strict=True) if weight > 0]
     return Choice(tuple(one for one, _ in kept), tuple(weight for _, weight in kept))
 
 
@@ -105,28 +106,51 @@ def _members(ranked: Sequence[Candidate]) -> list[Candidate]:
     return members
 
 
-def _weights(problem: FoldProblem, probabilities: Sequence[npt.NDArray[np.float32]]) -> Floats | None:
-    """Weights of the average, 0 for members that hardly count; None: the first member alone is better."""
+@dataclass(frozen=True, eq=False)
+class _Average:
+    """An average of several candidates' calibrated probabilities."""
+
+    weights: Floats  # (m,)
+    losses: Losses
+    errors: Losses  # 1 for a pixel whose class is wrong, else 0
+
+    def is_beaten_by(self, other: OutOfFold, losses: Losses) -> bool:
+        """Whether a candidate is better in log loss and in accuracy, in one of them by a t test.
+
+        One wrong polygon with high confidence costs a network as much log loss as many right ones save, so that log
+        loss alone would need many units.
+        """
+        from scipy.special import stdtrit
+
+        errors = Losses((other.raw.argmax(axis=1) != other.problem.truth).astype(np.float64), losses.unit)
+        quantile = float(stdtrit(max(np.unique(losses.unit).size - 1, 1), _SURE))
+        compared = [excess(losses, self.losses), excess(errors, self.errors)]
+        return all(mean < 0 for mean, _ in compared) and any(mean < -quantile * error for mean, error in compared)
+
+
+def _average(problem: FoldProblem, results: Sequence[OutOfFold], prior: float, least_weight: float = 0.0) -> _Average:
+    """The average of lowest log loss; members below ``least_weight`` get none."""
     at, truth = np.arange(problem.truth.size), problem.truth
-    of_truth = np.stack([member[at, truth] for member in probabilities], axis=1).astype(np.float64)  # (M, m)
-    weights = mixture_weights(np.maximum(of_truth, _LEAST), np.unique(problem.unit).size)
-    weights = np.where(weights >= _LEAST_WEIGHT, weights, 0.0)
+    probabilities = np.stack([result.probabilities() for result in results])  # (m, M, n)
+    of_truth = probabilities[:, at, truth].T.astype(np.float64)  # (M, m)
+    weights = mixture_weights(np.maximum(of_truth, _LEAST), np.unique(problem.unit).size, prior)
+    weights = np.where(weights >= least_weight, weights, 0.0)
     weights /= weights.sum()
-    if weights[0] == 1.0:
-        return None
-    together, alone = (log_loss(likely) for likely in (of_truth @ weights, of_truth[:, 0]))
-    return weights if together < alone else None
+    losses = Losses(-np.log(np.maximum(of_truth @ weights, _LEAST)), problem.unit)
+    predicted = np.einsum("m,mij->ij", weights, probabilities).argmax(axis=1)
+    return _Average(weights, losses, Losses((predicted != truth).astype(np.float64), problem.unit))
 
 
-def mixture_weights(of_truth: Floats, units: int) -> Floats:
+def mixture_weights(of_truth: Floats, units: int, prior: float) -> Floats:
     """Weights (m,) that minimise the log loss of an average, given each member's probability of the truth (N, m).
 
-    Expectation maximisation of the mixture; with few spatial units the weights stay near equal.
+    Expectation maximisation of the mixture. ``prior`` is the number of units by which the data is extended for each
+    member, at equal weights: few units say little.
     """
     members = of_truth.shape[1]
     weights = np.full(members, 1 / members)
     for _ in range(_ITERATIONS):
         shares = of_truth * weights
         shares /= shares.sum(axis=1, keepdims=True)
-        weights = (units * shares.mean(axis=0) + _PRIOR) / (units + _PRIOR * members)
+        weights = (units * shares.mean(axis=0) + prior) / (units + prior * members)
     return weights

@@ -145,7 +145,7 @@ class Race:
                 break
             self._run_fold(candidate, result, first_result)
             if leader is not None and not result.is_complete and _is_behind(result, leader):
-                self.outcomes[candidate] = _stopped("behind the best simple method", result)
+                self.outcomes[candidate] = _stopped("behind", result)
                 break
         self._report(candidate)
         if first is not None and not result.is_complete:
@@ -182,7 +182,7 @@ class Race:
         for one in self.settings.candidates:
             outcome = self.outcomes.get(one, "compared")
             if one in weights:
-                outcome = "chosen" if len(weights) == 1 else f"weight {weights[one]:.2f} in the average"
+                outcome = "chosen" if len(weights) == 1 else f"weight {weights[one]:.2f}"
             rows.append(self._row(one, outcome))
         return tuple(rows)
 
@@ -220,8 +220,10 @@ def _difference(network: Candidate, wanted: tuple[int, bool]) -> tuple[bool, int
 
 
 def _is_behind(network: OutOfFold, leader: OutOfFold) -> bool:
-    mean, error = excess(Losses.of(network), Losses.of(leader.first_folds(network.done)))
-    return mean > error
+    """Whether a network is behind in log loss by more than the standard error, and not ahead in accuracy."""
+    same_folds = leader.first_folds(network.done)
+    mean, error = excess(Losses.of(network), Losses.of(same_folds))
+    return mean > error and network.correct <= same_folds.correct
 
 
 def _per_fold(result: OutOfFold) -> float:

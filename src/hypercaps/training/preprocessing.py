@@ -6,6 +6,7 @@ Standardising scales each band by itself, for methods that need the bands in the
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -196,7 +197,19 @@ def _alive(variances: Array, mean: Array, name: str) -> Mask:
     return alive
 
 
+_last: tuple[weakref.ref[Scene], tuple[Array, Array]] | None = None  # a comparison fits several kinds to one scene
+
+
 def _moments(scene: Scene) -> tuple[Array, Array]:
+    """Mean (bands,) and covariance (bands, bands) of the valid pixels; those of the last scene are kept."""
+    global _last
+    if _last is None or _last[0]() is not scene:
+        _last = weakref.ref(scene), _read_moments(scene)
+    mean, covariance = _last[1]
+    return mean.copy(), covariance.copy()
+
+
+def _read_moments(scene: Scene) -> tuple[Array, Array]:
     """Mean (bands,) and covariance (bands, bands) of the valid pixels, block by block.
 
     Blocks are centred on their own mean before they are merged (Chan, Golub and LeVeque 1983), which avoids
