@@ -136,3 +136,28 @@ def test_squares_are_halved_until_there_are_ten(side: int, block: int) -> None:
 def test_a_block_of_no_pixels_is_refused() -> None:
     with pytest.raises(SplitError, match="a side of 1 or more"):
         label_units(fields(), block=0)
+
+
+def test_specks_belong_to_the_area_that_they_touch_most() -> None:
+    array = np.zeros((30, 30), dtype=np.int16)
+    array[2:12, 2:12], array[2:12, 12:22] = 1, 2
+    array[6, 6] = 3  # inside
+    array[8:11, 11] = 3  # beside both: five sides to class 1, three to class 2
+    array[25, 25] = 3  # alone
+    units = label_units(Labels.from_array(array), block=30)
+    assert units.count == 3 and units.per_class().tolist() == [1, 1, 2]
+    unit = np.full(array.shape, -1)
+    unit.ravel()[units.pixels] = units.unit
+    assert unit[6, 6] == unit[9, 11] == unit[2, 2] and unit[25, 25] not in (unit[2, 2], unit[2, 20])
+    array[20:22, 2:4], array[20:22, 4:6] = 1, 3  # four pixels are an area
+    assert label_units(Labels.from_array(array), block=30).per_class().tolist() == [2, 1, 3]
+
+
+def test_wrong_labels_do_not_change_what_is_held_out() -> None:
+    clean = fields(60, 60)
+    array = clean.array.copy()
+    inside = np.random.default_rng(0).choice(np.flatnonzero(array), 48, replace=False)
+    array.ravel()[inside] = array.ravel()[inside] % 3 + 1
+    before, after = label_units(clean), label_units(Labels.from_array(array))
+    assert before.kind == after.kind == "areas"
+    np.testing.assert_array_equal(before.unit, after.unit)

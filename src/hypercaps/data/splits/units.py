@@ -22,6 +22,7 @@ _POINTS = 0.3  # share of labelled pixels with a labelled neighbour, below which
 _MIXED = 0.1  # share of side-neighbours of different classes, above which connected areas are no units
 _FEWEST_BLOCKS = 10  # below which blocks are halved
 _SMALLEST_BLOCK = 4  # pixels
+_SPECK = 3  # pixels, up to which an area inside or beside a larger one is no unit of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +55,9 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
     """Group the labelled pixels into spatial units.
 
     Units are the polygons that the labels were drawn as, else the tiles of a mosaic, if two or more of them contain
-    labels that are not single points. Of other rasters, they are the connected areas of one class, cut to
-    ``block`` x ``block`` pixels; if the classes are mixed too finely for that, squares of the grid.
+    labels that are not single points. Of other rasters, they are the connected areas of one class with the specks
+    of other classes in them, cut to ``block`` x ``block`` pixels; if the classes are mixed too finely for that, squares
+    of the grid.
 
     Parameters
     ----------
@@ -137,12 +139,32 @@ def _blocks(pixels: Indices, shape: tuple[int, int], side: int) -> tuple[Indices
 def _cut_areas(array: npt.NDArray[np.int16], pixels: Indices, side: int) -> tuple[Indices, int]:
     """(N,) the piece of a connected area that each pixel lies in, and the longest side of pieces, halved until there
     are enough of them."""
-    area = connected_areas(array).ravel()[pixels].astype(np.int64) - 1  # (N,)
+    area = np.unique(_absorb_specks(connected_areas(array)).ravel()[pixels], return_inverse=True)[1]  # (N,)
     while True:
         piece = _pieces(area, array, pixels, side)
         if side <= _SMALLEST_BLOCK or side >= max(array.shape) or np.unique(piece).size >= _FEWEST_BLOCKS:
             return piece, side
         side = max(side // 2, _SMALLEST_BLOCK)
+
+
+def _absorb_specks(area: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The areas (rows, columns), 0 = unlabelled, with specks as part of the larger area that they touch most.
+
+    A few pixels of another class in a field are mostly wrong labels. As units of their own they would be the only ones
+    of a class that train while its one field is held out.
+    """
+    speck = np.bincount(area.ravel()) <= _SPECK
+    touching = []  # pairs of speck and larger area, one for each common side
+    for one, other in ((area[1:], area[:-1]), (area[:, 1:], area[:, :-1])):
+        for small, large in ((one, other), (other, one)):
+            beside = (small > 0) & (large > 0) & speck[small] & ~speck[large]
+            touching.append(np.stack([small[beside], large[beside]], axis=1))
+    pairs, sides = np.unique(np.concatenate(touching), axis=0, return_counts=True)
+    belongs_to = np.arange(speck.size, dtype=area.dtype)
+    most_last = np.argsort(sides, kind="stable")
+    belongs_to[pairs[most_last, 0]] = pairs[most_last, 1]
+    absorbed: npt.NDArray[np.int32] = belongs_to[area]
+    return absorbed
 
 
 def _pieces(area: Indices, array: npt.NDArray[np.int16], pixels: Indices, block: int) -> Indices:
