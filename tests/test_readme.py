@@ -35,7 +35,7 @@ def commands(page: str) -> list[str]:
 
 def run_command(line: str) -> None:
     args = shlex.split(line, comments=True)[1:]
-    if args[0] == "train":
+    if args[0] == "train" and "lda" not in args:
         args += ["--epochs", "1"]  # the time is in the epochs
     if args[0] == "study":
         args += ["--methods", "rbf-svm"]  # and in the networks
@@ -71,7 +71,7 @@ def label_points(path: Path) -> None:
     write_vector(path, list(shapely.from_wkb(geometries)), fields, grid=None)
 
 
-@pytest.mark.parametrize(("page", "count"), [("docs/data.md", 8), ("docs/methods.md", 3)])
+@pytest.mark.parametrize(("page", "count"), [("docs/data.md", 9), ("docs/methods.md", 3)])
 def test_the_commands_of_a_page_work_in_their_order(
     page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,10 +87,11 @@ def test_the_commands_of_a_page_work_in_their_order(
 
 def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks("docs/python.md", "python")
-    assert "epochs=50" in code
+    code, auto = blocks("docs/python.md", "python")
+    assert "epochs=50" in code and 'method="auto", split_by="folds"' in auto
     scope: dict[str, object] = {}
     exec(code.replace("epochs=50", "epochs=1"), scope)
+    exec(auto.replace('method="auto"', 'method="auto", candidates=["lda", "lda-3"]'), scope)
     assert scope["classes"].shape == (145, 145) and scope["lengths"].shape == (145, 145, 16)
     np.testing.assert_array_equal(scope["same"], scope["classes"])
 
