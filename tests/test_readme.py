@@ -15,6 +15,7 @@ import shapely
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
+from hypercaps.errors import DataWarning
 from support.rasters import GRID
 from support.rasters import write as write_raster
 from support.scenes import make_cube
@@ -91,7 +92,8 @@ def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "epochs=50" in code and 'method="auto", split_by="folds"' in auto
     scope: dict[str, object] = {}
     exec(code.replace("epochs=50", "epochs=1"), scope)
-    exec(auto.replace('method="auto"', 'method="auto", candidates=["lda", "lda-3"]'), scope)
+    with pytest.warns(DataWarning, match="Alfalfa, .* can't be tested"):
+        exec(auto.replace('method="auto"', 'method="auto", candidates=["lda", "lda-3"]'), scope)
     assert scope["classes"].shape == (145, 145) and scope["lengths"].shape == (145, 145, 16)
     np.testing.assert_array_equal(scope["same"], scope["classes"])
 
