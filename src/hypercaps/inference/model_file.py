@@ -143,6 +143,7 @@ def _assemble(about: Json, arrays: dict[str, Tensor]) -> TrainedModel:
         split=SplitDescription.from_json(about["split"]),
         scene=about["scene"],
         scores=about["scores"],
+        out_of_fold=_object(about.get("out_of_fold", {})),
         versions=about["versions"],
         calibration=_calibration(about.get("calibration"), arrays, _CALIBRATION),
         partners=_partners(about, arrays, legend),
@@ -162,6 +163,12 @@ def _partners(about: Json, arrays: dict[str, Tensor], legend: Legend) -> tuple[T
     if partners and "own_calibration" not in about:
         raise ValueError("its average is not calibrated")
     return tuple(partners)
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("its out-of-fold metrics are not an object")
+    return value
 
 
 def _weight(value: object) -> float:
