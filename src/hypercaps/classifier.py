@@ -262,13 +262,15 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             assert self.selection_ is not None
             self.scores_: Scores = self.selection_.scores()
             self.baseline_ = self.selection_.baseline
-            stored = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": asdict(self.baseline_)}
-            self.model_ = replace(self.model_, scores=stored)
+            metrics = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": asdict(self.baseline_)}
+            self.model_ = replace(self.model_, out_of_fold=metrics)
         elif self.split_.test.size:
             self.scores_ = self.evaluate(scene, labels, self.split_)
             self.baseline_ = None if self.method == LDA.method else self._lda_baseline(scene, labels)
-            stored = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
-            self.model_ = replace(self.model_, scores=stored)
+        else:
+            return
+        scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
+        self.model_ = replace(self.model_, scores=scores)
 
     def _lda_baseline(self, scene: Scene, labels: Labels) -> Baseline:
         lda = ConvCapsClassifier(method=LDA.method, seed=self.seed)

@@ -6,6 +6,7 @@ the margin of the prediction over the given class, as in confident learning (Nor
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,3 +49,14 @@ def doubtful_labels(
         )
         for rank, i in enumerate(order.tolist(), start=1)
     ]
+
+
+def merge_doubts(*lists: list[DoubtfulLabel]) -> list[DoubtfulLabel]:
+    """One list of several: a label that is in more than one keeps the entry of the largest doubt."""
+    most: dict[tuple[int, int], DoubtfulLabel] = {}
+    for one in (entry for entries in lists for entry in entries):
+        place = one.row, one.col
+        if place not in most or one.doubt > most[place].doubt:
+            most[place] = one
+    ordered = sorted(most.values(), key=lambda one: (-one.doubt, one.row, one.col))
+    return [replace(one, rank=rank) for rank, one in enumerate(ordered, start=1)]

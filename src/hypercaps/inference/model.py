@@ -35,7 +35,8 @@ class TrainedModel:
     recipe: TrainingRecord = field(default_factory=TrainingRecord)  # how it was trained
     split: SplitDescription = field(default_factory=SplitDescription)  # what it was trained on
     scene: str = ""
-    scores: Mapping[str, object] = field(default_factory=dict)  # on the test set of that split
+    scores: Mapping[str, object] = field(default_factory=dict)  # on the test set of that split, or out of fold
+    out_of_fold: Mapping[str, object] = field(default_factory=dict)  # all metrics, for a model trained on all labels
     versions: dict[str, str] = field(default_factory=dict)
     calibration: Calibration | None = None  # None: confidence is the network's raw score
     # An average: scores are the weighted sum of the calibrated scores of this network and of its partners.
@@ -126,7 +127,9 @@ class TrainedModel:
             "scores": self.scores,
             "versions": self.versions,
             "calibration": None if self.calibration is None else self.calibration.describe(),
-        } | (self._describe_average() if self.weight != 1.0 else {})
+            **({"out_of_fold": self.out_of_fold} if self.out_of_fold else {}),
+            **(self._describe_average() if self.weight != 1.0 else {}),
+        }
 
     def _describe_average(self) -> dict[str, object]:
         assert self.own_calibration is not None

@@ -144,6 +144,7 @@ def _assemble(about: Json, arrays: dict[str, Tensor]) -> TrainedModel:
         split=SplitDescription.from_json(about["split"]),
         scene=about["scene"],
         scores=about["scores"],
+        out_of_fold=_object(about.get("out_of_fold", {})),
         versions=about["versions"],
         calibration=_calibration(about.get("calibration"), arrays, _CALIBRATION),
         partners=_partners(about, arrays, legend),
@@ -169,6 +170,12 @@ def _partners(about: Json, arrays: dict[str, Tensor], legend: Legend) -> tuple[T
         if not math.isclose(sum((one.weight for one in partners), _weight(about["weight"])), 1.0, abs_tol=1e-6):
             raise ValueError("the weights of its average do not add up to 1")
     return tuple(partners)
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("its out-of-fold metrics are not an object")
+    return value
 
 
 def _weight(value: object) -> float:

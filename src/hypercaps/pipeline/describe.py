@@ -80,7 +80,13 @@ def _of_model(path: Path, file: Facts) -> Description:
 
     model = read_model(path)
     widths = {"fwhm_nm": None if model.fwhm is None else model.fwhm.tolist()}
-    return Description("model", file | model.describe() | _wavelengths(model.wavelengths) | widths, model.legend)
+    facts = model.describe() | {"method": model.title}
+    facts.pop("out_of_fold", None)  # 'hypercaps evaluate' shows it
+    for key in ("weight", "own_calibration", "partners"):
+        facts.pop(key, None)
+    if model.partners:
+        facts["average"] = [{"method": one.method, "patch": one.patch, "weight": one.weight} for one in model.members]
+    return Description("model", file | facts | _wavelengths(model.wavelengths) | widths, model.legend)
 
 
 def _of_scene(scene: Scene, file: Facts) -> Description:

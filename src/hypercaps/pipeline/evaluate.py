@@ -47,9 +47,9 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
 
 def stored_metrics(model: TrainedModel, scene: Scene) -> RunMetrics | None:
     """The out-of-fold metrics that a model trained on all labels keeps in its file; None: it keeps none."""
-    if model.split.kind != "folds" or "confusion" not in model.scores:
+    if not model.out_of_fold:
         return None
-    split, stored = model.split, RunMetrics.from_json(model.scores)
+    split, stored = model.split, RunMetrics.from_json(model.out_of_fold)
     return replace(
         stored,
         n_train=split.n_train,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,29 +13,48 @@ from hypercaps.data.labels import DoubtfulLabel
 from hypercaps.data.scene import Scene
 from hypercaps.inference.areas import class_areas
 from hypercaps.inference.calibration import cross_calibrate
-from hypercaps.inference.doubtful import doubtful_labels
+from hypercaps.inference.doubtful import doubtful_labels, merge_doubts
 from hypercaps.inference.run_metrics import AreaRow
 from hypercaps.io.writers.atomic import write_json
 from hypercaps.io.writers.points import doubtful_file, write_doubtful
 from hypercaps.io.writers.thumbnails import look_at_map
+from hypercaps.selection.folded import FoldedResult
+from hypercaps.selection.neighbours import predict_from_neighbours
 from hypercaps.selection.race import units_per_class
 from hypercaps.training.patches import read_pixels
+from hypercaps.training.spec import TrainingSpec
 
 SHOWN = 20  # doubtful labels whose spectra are kept for the report
+_HIGH = 0.5  # doubt, from which a label is called doubtful; the file lists all contradictions
 _SMALL = 64  # longest side of the picture that comes with the counts
 
 
 def write_doubtful_labels(folder: Path, classifier: ConvCapsClassifier, scene: Scene) -> int | None:
-    """Write the labels that out-of-fold predictions contradict; their number, None without such predictions."""
+    """Write the labels that predictions contradict, the most doubtful first; the number of those contradicted with high
+    confidence, None without such predictions."""
     selection = classifier.selection_
     if selection is None or classifier.split_.kind != "folds":
         return None
-    problem = selection.problem
-    probabilities = cross_calibrate(selection.final.raw, problem.truth, problem.fold)
-    found = doubtful_labels(problem.pixels, problem.truth, probabilities, problem.labels.legend, scene.cols)
+    found = find_doubtful_labels(selection)
     write_doubtful(folder / doubtful_file(scene), found, scene)
     write_json(folder / "doubtful.json", _with_spectra(found[:SHOWN], scene))
-    return len(found)
+    return sum(one.doubt >= _HIGH for one in found)
+
+
+def find_doubtful_labels(selection: FoldedResult) -> list[DoubtfulLabel]:
+    """Labels that predictions without their unit, or without the pixel itself, contradict."""
+    problem = selection.problem
+    legend, cols = problem.labels.legend, problem.scene.cols
+    probabilities = cross_calibrate(selection.final.raw, problem.truth, problem.fold)
+    found = doubtful_labels(problem.pixels, problem.truth, probabilities, legend, cols)
+    near = predict_from_neighbours(problem, TrainingSpec(seed=problem.folds.seed))
+    if near is None:
+        return found
+    # Where whole units are often predicted wrongly, such a prediction contradicts many right labels: it counts less.
+    accuracy = float((selection.final.raw.argmax(axis=1) == problem.truth).mean())
+    found = [replace(one, doubt=accuracy * one.doubt) for one in found]
+    alone, likely = near
+    return merge_doubts(found, doubtful_labels(alone.pixels, alone.truth, likely, legend, cols))
 
 
 def _with_spectra(found: list[DoubtfulLabel], scene: Scene) -> list[dict[str, object]]:

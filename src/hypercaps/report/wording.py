@@ -192,7 +192,8 @@ def baseline_text(metrics: RunMetrics) -> str | None:
     if simple is None or metrics.oa is None or metrics.method == simple.method:
         return None
     name = simple.method.upper() if simple.method == "lda" else simple.method
-    if round(simple.oa, 1) > round(metrics.oa, 1):
+    # An average that was chosen by log loss has LDA among its members or its candidates: no advice then.
+    if round(simple.oa, 1) > round(metrics.oa, 1) and not metrics.method.startswith("average"):
         return (
             f"{name}, the simplest method, is better on the same pixels: {simple.oa:.1f} % against {metrics.oa:.1f} %; "
             f"to use it, type --method {simple.method}."

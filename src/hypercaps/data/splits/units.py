@@ -80,7 +80,7 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
         block_of, side = _blocks(pixels, labels.shape, block)
         return _units("blocks", pixels, block_of, class_of, side)
     number, side = _cut_areas(labels.array, pixels, block)
-    return _units("areas", pixels, number, class_of, side)
+    return _units("areas", pixels, number, class_of, None if side >= max(labels.shape) else side)
 
 
 def _units(
