@@ -60,13 +60,13 @@ def test_a_block_of_pavia_university(real_data: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_wrong_labels_of_indian_pines(tmp_path: Path) -> None:
-    """5 % of labels made wrong: the first tenth of all labels has four fifths of them, and scores stay meaningful."""
+    """5 % of labels made wrong: the first tenth of all labels has nearly all of them, and scores stay meaningful."""
     scene, truth = open_scene("indian-pines"), open_labels("indian-pines")
     labels, wrong = with_wrong_labels(truth.array, 0.05, seed=0)
     classifier = ConvCapsClassifier(method="lda", patch=7, split_by="folds")
     write_doubtful_labels(tmp_path, classifier.fit(scene, Labels.from_array(labels)), scene)
     with (tmp_path / "doubtful.csv").open(newline="") as file:
         found = [int(row["row"]) * scene.cols + int(row["col"]) for row in csv.DictReader(file)]
-    assert np.isin(wrong, found[: (labels > 0).sum() // 10]).mean() > 0.7  # 0.832
+    assert np.isin(wrong, found[: (labels > 0).sum() // 10]).mean() > 0.9  # 0.984
     assert np.isin(wrong, found).mean() > 0.95  # 0.992
     assert classifier.scores_.oa > 70  # 75.2, of at most about 95; 82.1 with the right labels
