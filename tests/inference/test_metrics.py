@@ -44,7 +44,7 @@ def test_scores_are_json_without_nan() -> None:
     scores = score(np.array([1, 1]), np.array([1, 1]), LEGEND)  # one class, always right
     text = json.dumps(scores.to_json(), allow_nan=False)
     assert json.loads(text)["kappa"] == 100
-    assert set(json.loads(text)["per_class"][0]) == {"label", "name", "accuracy", "test", "interval", "units"}
+    assert set(json.loads(text)["per_class"][0]) == {"label", "name", "accuracy", "test"}
 
 
 def test_foreign_labels_and_nothing_are_refused() -> None:

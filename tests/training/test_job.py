@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from hypercaps import ConvCapsClassifier, Labels, Scene
+from hypercaps import Labels, Scene, split_by_share
 from hypercaps.models.lda import LDA
 from hypercaps.training.job import TrainingData, TrainingJob
 from hypercaps.training.loop import LoopSettings
 from hypercaps.training.preprocessing import Standardising
+from hypercaps.training.spec import TrainingSpec
 
 
 @pytest.fixture
 def job(made: tuple[Scene, Labels]) -> TrainingJob:
-    return ConvCapsClassifier(method="lda", train=0.2, val=0.1)._check(*made, None)
+    scene, labels = made
+    return TrainingSpec("lda").job(scene, labels, split_by_share(labels, 0.2, 0.1, patch=1))
 
 
 def test_units_follow_the_pixels_to_solve(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:

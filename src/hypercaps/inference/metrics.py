@@ -30,6 +30,10 @@ class ClassScore:
     interval: tuple[float, float] | None = None  # 95 %, with spatial units as the sample
     units: int | None = None  # spatial units with test pixels of this class
 
+    def to_json(self) -> dict[str, object]:
+        """Without interval and units where they are not known, as older versions wrote it."""
+        return {name: value for name, value in vars(self).items() if value is not None or name == "accuracy"}
+
     @classmethod
     def from_json(cls, row: Json) -> ClassScore:
         interval = row.get("interval")
@@ -183,7 +187,7 @@ class Scores:
             "oa_interval": self.oa_interval,
             "aa_interval": self.aa_interval,
             "kappa_interval": self.kappa_interval,
-            "per_class": [vars(score) for score in self.per_class],
+            "per_class": [score.to_json() for score in self.per_class],
             "confusion": self.confusion.tolist(),
         } | ({} if self.confidence is None else self.confidence.to_json())
 

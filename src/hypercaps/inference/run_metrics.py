@@ -128,7 +128,7 @@ class RunMetrics:
     def to_json(self) -> dict[str, object]:
         """The record with the keys and the order of metrics.json."""
         scores = {key: getattr(self, key) for key in _SCORES}
-        scores |= {"per_class": [vars(score) for score in self.per_class], "confusion": self.confusion}
+        scores |= {"per_class": [score.to_json() for score in self.per_class], "confusion": self.confusion}
         confidence = {} if self.confidence is None else self.confidence.to_json()
         keys = _SPLIT + (_EVALUATION if self.train_seconds is None else _TRAINING)
         both = {} if self.both is None else {"both": to_json_by_split(self.both)}

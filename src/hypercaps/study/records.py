@@ -70,7 +70,7 @@ class FinishedRun(RunRecord):
     history: tuple[tuple[float | None, float | None], ...] = ()  # training loss and validation OA of each epoch
 
     def to_json(self) -> dict[str, object]:
-        return asdict(self) | {"error": None}
+        return asdict(self) | {"per_class": [score.to_json() for score in self.per_class], "error": None}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from hypercaps.data.window import Window
 from hypercaps.errors import SplitError
 
 _POINTS = 0.3  # share of labelled pixels with a labelled neighbour, below which labels are points
+_IN_TILES = 0.5  # share of classes that must be in two or more tiles, for tiles to be units
 _MIXED = 0.1  # share of side-neighbours of different classes, above which connected areas are no units
 _FEWEST_BLOCKS = 10  # below which blocks are halved
 _SMALLEST_BLOCK = 4  # pixels
@@ -54,8 +55,8 @@ class Units:
 def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()) -> Units:
     """Group the labelled pixels into spatial units.
 
-    Units are the polygons that the labels were drawn as, else the tiles of a mosaic, if two or more of them contain
-    labels that are not single points. Of other rasters, they are the connected areas of one class with the specks
+    Units are the polygons that the labels were drawn as, else the tiles of a mosaic, if labels are not single points
+    and most classes are in several tiles. Of other rasters, they are the connected areas of one class with the specks
     of other classes in them, cut to ``block`` x ``block`` pixels; if the classes are mixed too finely for that, squares
     of the grid.
 
@@ -74,7 +75,7 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
         return _units("polygons", pixels, labels.groups.ravel()[pixels], class_of)
     in_tiles = len(tiles) > 1 and not _are_points(labels.array)
     tile_of = _tile_of(labels.shape, tiles).ravel()[pixels] if in_tiles else np.empty(0, dtype=np.int32)
-    if np.unique(tile_of[tile_of >= 0]).size > 1:
+    if in_tiles and _share_in_several(tile_of, class_of) >= _IN_TILES:
         return _units("tiles", pixels, tile_of, class_of)
     if _mixed_share(labels.array) > _MIXED:
         block_of, side = _blocks(pixels, labels.shape, block)
@@ -112,6 +113,13 @@ def _are_points(array: npt.NDArray[np.int16]) -> bool:
         beside[one] |= both
         beside[other] |= both
     return int(beside.sum()) < _POINTS * int(labelled.sum())
+
+
+def _share_in_several(tile_of: npt.NDArray[np.int32], class_of: Indices) -> float:
+    """Share of classes with labels in two or more tiles."""
+    pairs = np.unique(np.stack([class_of, tile_of], axis=1), axis=0)
+    tiles = np.bincount(pairs[:, 0])
+    return float((tiles > 1).sum() / (tiles > 0).sum())
 
 
 def _mixed_share(array: npt.NDArray[np.int16]) -> float:
