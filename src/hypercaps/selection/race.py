@@ -24,6 +24,7 @@ from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, run_fold
 from hypercaps.selection.propagation import propagated_lda
 from hypercaps.training.spec import TrainingSpec
 
+_NETWORK_SHARE = 0.5  # of the time limit that must be left for a network to begin
 Integers = npt.NDArray[np.int64]
 OnComparing = Callable[[str, int, int, int, int], None]  # candidate, fold, folds, candidates done, candidates
 OnCandidate = Callable[[CandidateRow], None]
@@ -59,7 +60,7 @@ class Race:
             self._run_network(candidate)
         if not any(result.is_complete for result in self.results.values()):
             raise ModelError(
-                f"the time limit of {self.settings.seconds:.0f} s is too short for one candidate on "
+                f"the time limit of {self.settings.seconds:.3g} s is too short for one candidate on "
                 f"{self.problem.folds.count} folds: raise --budget, or name a single method with --method"
             )
         return choose(self.problem, self.results)
@@ -139,8 +140,9 @@ class Race:
         first_result = None if first is None else self.results.setdefault(first, OutOfFold.empty(self.problem))
         leader = self._leader()
         while not result.is_complete:
-            # The final training takes somewhat longer than a fold's.
-            if self._out_of_time(2.25 * _per_fold(result)):
+            # The final training takes somewhat longer than a fold's; before the first fold, neither is known.
+            unknown = _NETWORK_SHARE * (self.settings.seconds or 0.0)
+            if self._out_of_time(2.25 * _per_fold(result) if result.done else unknown):
                 self.outcomes[candidate] = _stopped("time limit", result)
                 break
             self._run_fold(candidate, result, first_result)
