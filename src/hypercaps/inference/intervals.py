@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _EM_STEPS = 10_000
+_ROUNDING = 1e-9
 _EM_CHANGE = 1e-9  # of shares, below which EM stops
 
 
@@ -181,8 +182,14 @@ def _share_variance(p: float) -> float:
 
 
 def _jeffreys(p: float, n: float, level: float) -> Interval:
-    """Jeffreys' interval of a share ``p`` of ``n`` units, in percent, which includes the share itself."""
+    """Jeffreys' interval of a share ``p`` of ``n`` units, in percent, which includes the share itself.
+
+    Less than one wrong unit does not exclude that all are right, nor less than one right unit that all are wrong: the
+    interval then ends at 100 or 0 (Brown, Cai and DasGupta 2001 modify it likewise).
+    """
     from scipy.special import betaincinv
 
     low, high = betaincinv(n * p + 0.5, n * (1.0 - p) + 0.5, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return Interval(100.0 * min(float(low), p), 100.0 * max(float(high), p))
+    low = 0.0 if n * p < 1 - _ROUNDING else min(float(low), p)
+    high = 1.0 if n * (1.0 - p) < 1 - _ROUNDING else max(float(high), p)
+    return Interval(100.0 * low, 100.0 * high)
