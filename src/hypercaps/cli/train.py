@@ -26,6 +26,8 @@ from hypercaps.cli.values import (
 
 if TYPE_CHECKING:
     from hypercaps.classifier import ConvCapsClassifier
+    from hypercaps.data.labels import Labels
+    from hypercaps.data.scene import Scene
     from hypercaps.pipeline.requests import TrainRequest
     from hypercaps.pipeline.train import RunResult
 
@@ -125,21 +127,16 @@ def train(
 ) -> None:
     """Train on a scene and its labels, score the model, and map the scene.
 
-    Writes into DIR: report.html, which shows everything, model.safetensors,
-    metrics.json, history.csv, split.npz, classes.json and figures; and, unless
-    --no-map, map.tif with class names and colours for a GIS, confidence.tif and
-    map.png. Ctrl-C ends the training early and keeps the best model so far.
+    Your own labels choose the method, on spatial folds. Writes into DIR:
+    report.html, which shows everything, model, metrics and maps. Ctrl-C ends
+    the final training early and keeps the best model so far.
     """
-    from hypercaps.io.open import open_mask, open_split
-
     choices = _choose_defaults(ctx)
-    _check_split_options(ctx, choices)
     request = _make_request(ctx)
     _check_folder(ctx)
     cube = open_cube(scene, wavelengths, allow_remote)
     truth = open_truth(scene, labels, cube, class_field, allow_remote)
-    maps = replace(request.map, mask=open_mask(mask, cube)) if mask else request.map
-    request = replace(request, split=open_split(split_file, truth) if split_file else None, map=maps)
+    request = _with_files(request, ctx, cube, truth)
 
     from hypercaps.pipeline.train import train_run  # imports torch: only after the inputs could be read
 
@@ -183,7 +180,9 @@ def _choose_defaults(ctx: typer.Context) -> Choices:
     if method is None:  # options of a network mean the network
         method = "auto" if given["candidates"] or not (is_public or named or given["both"]) else "convcapsnet"
     chosen = [f"--{name}" for name in ("split", "method") if given[name] is not None]
-    return Choices(split, method, f"{whose}; {' and '.join(chosen)} given" if chosen else whose)
+    choices = Choices(split, method, f"{whose}; {' and '.join(chosen)} given" if chosen else whose)
+    _check_split_options(ctx, choices)
+    return choices
 
 
 def _check_split_options(ctx: typer.Context, choices: Choices) -> None:
@@ -219,6 +218,15 @@ def _make_request(ctx: typer.Context) -> TrainRequest:
     return TrainRequest(
         with_map=given["with_map"], map=maps, both=given["both"], command=command_line(), force=given["force"]
     )
+
+
+def _with_files(request: TrainRequest, ctx: typer.Context, cube: Scene, truth: Labels) -> TrainRequest:
+    """The request with the mask and the split that files give."""
+    from hypercaps.io.open import open_mask, open_split
+
+    mask, split_file = ctx.params["mask"], ctx.params["split_file"]
+    maps = replace(request.map, mask=open_mask(mask, cube)) if mask else request.map
+    return replace(request, split=open_split(split_file, truth) if split_file else None, map=maps)
 
 
 def _check_folder(ctx: typer.Context) -> None:
