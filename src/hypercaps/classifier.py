@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -263,10 +264,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             self.scores_: Scores = self.selection_.scores()
             self.baseline_ = self.selection_.baseline
             metrics = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": asdict(self.baseline_)}
-            self.model_ = replace(self.model_, out_of_fold=metrics)
+            self.model_ = replace(self.model_, out_of_fold=metrics | {"scene_fingerprint": scene.fingerprint()})
         elif self.split_.test.size:
             self.scores_ = self.evaluate(scene, labels, self.split_)
-            self.baseline_ = None if self.method == LDA.method else self._lda_baseline(scene, labels)
+            is_lda = self.method == LDA.method and self.model_.patch == LDA.patch
+            self.baseline_ = None if is_lda else self._lda_baseline(scene, labels)
         else:
             return
         scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
@@ -354,7 +356,13 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             return None
         training = labels.only_pixels(split.train)
         request = splits.SplitRequest("folds", block=self.block, seed=as_int("seed", self.seed, 0))
-        return draw_requested_folds(training, request, tiles=tiles)
+        try:
+            return draw_requested_folds(training, request, tiles=tiles)
+        except SplitError as error:
+            raise SplitError(
+                "method auto compares candidates on folds of the training pixels, and these are too few units for "
+                "that: name a method, such as --method lda, or label more areas of each class"
+            ) from error
 
     def evaluate(
         self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
@@ -402,9 +410,10 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         return self.map(scene).classes
 
     def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """Probability of each class (rows, columns, n), calibrated on the validation pixels; NaN for invalid pixels.
+        """Probability of each class (rows, columns, n), NaN for invalid pixels.
 
-        A model that was trained without validation pixels is not calibrated: then these are the ``lengths``.
+        Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is not
+        calibrated: then these are the ``lengths``.
         """
         return self._all_scores(scene, raw=False)
 
@@ -507,6 +516,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         """Number of bands."""
         return self._fitted().bands
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the comparison, which holds the scene: a scene need not be picklable."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"selection_": None} if "selection_" in state else state
+
     def _fitted(self) -> TrainedModel:
         try:
             model: TrainedModel = self.model_
@@ -579,7 +593,16 @@ def _load_average(model: TrainedModel, drawn: splits.SplitRequest, device: str, 
     """The classifier of a model that "auto" averaged: its members have settings of their own."""
     seed = 0 if model.recipe.seed is None else model.recipe.seed
     classifier = ConvCapsClassifier(
-        method=AUTO, split_by=drawn.kind, folds=drawn.folds, seed=seed, device=device, precision=precision
+        train=drawn.train,
+        val=drawn.val,
+        per_class=drawn.per_class,
+        split_by=drawn.kind,
+        block=drawn.block,
+        folds=drawn.folds,
+        method=AUTO,
+        seed=seed,
+        device=device,
+        precision=precision,
     )
     classifier.model_ = model
     return classifier

@@ -417,3 +417,19 @@ def test_options_of_a_network_are_not_those_of_the_lda_beside_it(options: list[o
     metrics = metrics_of(tmp_path / "out")
     assert metrics["method"] == "convcapsnet" and metrics["baseline"]["method"] == "lda"
     assert metrics["n_train"] == (labels > 0).sum()
+
+
+def test_stored_scores_are_of_the_training_scene_alone(tmp_path: Path) -> None:
+    cube, labels = make_fields()
+    np.save(tmp_path / "cube.npy", cube)
+    np.save(tmp_path / "other.npy", np.roll(cube, cube.shape[1] // 3, axis=1))  # other ground under the same labels
+    truth, out = save(tmp_path, labels), tmp_path / "run"
+    run = hypercaps("train", tmp_path / "cube.npy", truth, "--out", out, "--method", "lda", "--no-map")
+    assert run.exit_code == 0, run.output
+    figures = []
+    for scene in ("cube.npy", "other.npy"):
+        result = hypercaps("evaluate", out / "model.safetensors", tmp_path / scene, truth, "--json", "-")
+        assert result.exit_code == 0, result.output
+        figures.append(json.loads(result.stdout))
+    assert figures[0]["split"] == "folds" and figures[1]["split"] is None
+    assert figures[1]["oa"] < figures[0]["oa"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from hypercaps.data.labels import Legend
-from hypercaps.inference.intervals import Interval, class_shares, score_intervals, weighted_scores, wilson
+from hypercaps.inference.intervals import Interval, score_intervals, weighted_scores
 from hypercaps.inference.metrics import score
 
 matrices = st.integers(2, 6).flatmap(
@@ -116,32 +116,6 @@ def test_kappas_interval_is_that_of_its_draws_where_units_are_many() -> None:
         kappas.append(weighted_scores(1e6 * rows, weights)[2])
     found = score_intervals(confusion, units, weights).kappa
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(kappas, [0.025, 0.975])), abs=0.4)
-
-
-def test_shares_of_true_classes_are_found_from_a_map() -> None:
-    rows = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.0, 0.3, 0.7]])
-    truth = np.array([0.05, 0.25, 0.7])
-    found = class_shares(100_000 * rows, 1e6 * truth @ rows)
-    np.testing.assert_allclose(found, truth, atol=1e-3)
-    # Many pixels of a class among the labels don't make it frequent on the ground.
-    np.testing.assert_allclose(class_shares(rows * [[1e6], [1e3], [1e5]], 1e6 * truth @ rows), truth, atol=1e-2)
-
-
-def test_shares_of_classes_that_are_not_tested_or_never_mapped() -> None:
-    confusion = np.array([[50, 0, 0], [0, 50, 0], [0, 0, 0]])
-    found = class_shares(confusion, np.array([30, 50, 20]))
-    np.testing.assert_allclose(found, [0.3, 0.5, 0.2], atol=0.01)
-    always_missed = class_shares(np.array([[100, 0], [100, 0]]), np.array([500, 0]))
-    assert always_missed.sum() == pytest.approx(1) and (always_missed >= 0).all()
-    with pytest.raises(ValueError, match="no pixel"):
-        class_shares(confusion, np.zeros(3))
-
-
-def test_wilson() -> None:
-    found = wilson(8, 10)
-    assert (found.low, found.high) == pytest.approx((49.0, 94.3), abs=0.05)  # e.g. Brown, Cai and DasGupta 2001
-    assert wilson(10, 10).high == 100 and wilson(10, 10).low < 75 and wilson(0, 10).low == 0
-    assert wilson(0, 0) == Interval(0.0, 100.0)
 
 
 def test_no_test_pixel() -> None:

@@ -128,8 +128,8 @@ def train(
     """Train on a scene and its labels, score the model, and map the scene.
 
     Your own labels choose the method, on spatial folds. Writes into DIR:
-    report.html, which shows everything, model, metrics and maps. Ctrl-C ends
-    the final training early and keeps the best model so far.
+    report.html, which shows everything, model, metrics and maps. Without
+    folds, Ctrl-C ends the training early and keeps the best model so far.
     """
     choices = _choose_defaults(ctx)
     request = _make_request(ctx)

@@ -136,9 +136,14 @@ def fit_calibration(scores: Scores, truth: Positions, fold: Positions | None = N
     of_truth = [cross_calibrate(scores, truth, fold, isotonic=isotonic)[at, truth] for isotonic in kinds]
     best = int(np.argmin([log_loss(likely) for likely in of_truth]))
     fitted = _fit(scores, truth, kinds[best])
-    step = -(-len(scores) // _TABLE)
-    conformity = np.sort(of_truth[best].astype(np.float64))[step - 1 :: step].copy()  # contiguous, for the model file
+    conformity = conformity_table(of_truth[best])
     return Calibration(fitted.temperature, len(scores), fitted.at, fitted.share, conformity)
+
+
+def conformity_table(of_truth: npt.NDArray[np.floating[Any]]) -> Floats:
+    """Probabilities of the true classes of pixels (N,), ascending; every k-th if there are many."""
+    step = -(-len(of_truth) // _TABLE)
+    return np.sort(of_truth.astype(np.float64))[step - 1 :: step].copy()  # contiguous, for the model file
 
 
 def cross_calibrate(

@@ -16,9 +16,7 @@ Numbers = npt.NDArray[np.integer[Any]] | npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-_EM_STEPS = 10_000
 _ROUNDING = 1e-9
-_EM_CHANGE = 1e-9  # of shares, below which EM stops
 
 
 @dataclass(frozen=True)
@@ -82,47 +80,6 @@ def weighted_scores(confusion: Numbers, weights: Numbers | None) -> tuple[float,
     right, errors = _rows(confusion)
     oa, aa, kappa = float(weight @ right), float(right[tested].mean()), _kappa(right, weight, errors)
     return 100.0 * oa, 100.0 * aa, 100.0 * kappa
-
-
-def class_shares(confusion: Numbers, mapped: Numbers) -> Floats:
-    """(n,) shares of the true classes on the ground, from the pixels of each class in a map, ``mapped`` (n,).
-
-    The mapped classes are a mixture of the rows P(predicted | true) of the confusion matrix (n, n); the shares of the
-    mixture with the maximum likelihood are found by EM. Unlike the columns of the matrix, its rows do not depend on how
-    many pixels of each class were labelled.
-    """
-    n = len(confusion)
-    smoothed = np.asarray(confusion, dtype=np.float64) + 0.5 / n
-    rows = smoothed / smoothed.sum(axis=1, keepdims=True)
-    tested = np.asarray(confusion).sum(axis=1) > 0
-    rows[~tested] = np.eye(n)[~tested]
-    observed = np.asarray(mapped, dtype=np.float64)
-    if not observed.sum() > 0:
-        raise ValueError("the map has no pixel of any class")
-    observed = observed / observed.sum()
-    shares = (observed + 1e-6) / (1.0 + n * 1e-6)  # a share of exactly 0 would remain 0
-    for _ in range(_EM_STEPS):
-        expected = shares @ rows  # (n,) of the map
-        ratio = np.divide(observed, expected, out=np.zeros(n), where=expected > 0)
-        new = shares * (rows @ ratio)
-        change = np.abs(new - shares).max()
-        shares = new
-        if change < _EM_CHANGE:
-            break
-    found: Floats = shares / shares.sum()
-    return found
-
-
-def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
-    """Wilson's interval of a share, in percent, for ``n`` independent pixels of which ``successes`` are right."""
-    from scipy.special import ndtri
-
-    if n <= 0:
-        return Interval(0.0, 100.0)
-    z, p = float(ndtri((1 + level) / 2)), successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return Interval(100.0 * max(0.0, min(centre - half, p)), 100.0 * min(1.0, max(centre + half, p)))
 
 
 def _weights(confusion: Numbers, weights: Numbers | None) -> tuple[Bools, Floats]:

@@ -11,7 +11,14 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.inference.calibration import MOST_PIXELS, Calibration, Positions, cross_calibrate, fit_calibration
+from hypercaps.inference.calibration import (
+    MOST_PIXELS,
+    Calibration,
+    Positions,
+    conformity_table,
+    cross_calibrate,
+    fit_calibration,
+)
 from hypercaps.inference.intervals import score_intervals
 from hypercaps.inference.metrics import COVERAGES, ConfidenceReport, Scores, SetRow, rejection_table, reliability, score
 from hypercaps.inference.model import TrainedModel
@@ -56,10 +63,25 @@ def score_out_of_fold(model: TrainedModel, raw: npt.NDArray[np.float32], truth: 
     columns: list[npt.NDArray[Any]] = []
     if model.calibration is not None:
         probabilities = cross_calibrate(raw, truth, fold, isotonic=model.calibration.kind == "isotonic")
-        held = [model.calibration.covers(probabilities, truth, coverage) for coverage in COVERAGES]
-        sizes = [model.calibration.sets(probabilities, coverage) for coverage in COVERAGES]
-        columns = [probabilities.max(axis=1), np.stack(held, axis=1), np.stack(sizes, axis=1)]
+        columns = [probabilities.max(axis=1), *_cross_sets(probabilities, truth, fold)]
     return _score_columns(model, truth, raw.argmax(axis=1), raw.max(axis=1), columns)
+
+
+def _cross_sets(
+    probabilities: npt.NDArray[np.float32], truth: Positions, fold: Positions
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
+    """Whether each set includes the true class, and its size, (N, coverages) both, by thresholds of the other folds."""
+    held = np.empty((len(truth), len(COVERAGES)), dtype=bool)
+    sizes = np.empty(held.shape, dtype=np.uint8)
+    of_truth = probabilities[np.arange(len(truth)), truth].astype(np.float64)
+    for k in np.unique(fold):
+        out = fold == k
+        others = ~out if not out.all() else out
+        table = Calibration(1.0, int(others.sum()), conformity=conformity_table(of_truth[others]))
+        for column, coverage in enumerate(COVERAGES):
+            held[out, column] = table.covers(probabilities[out], truth[out], coverage)
+            sizes[out, column] = table.sets(probabilities[out], coverage)
+    return held, sizes
 
 
 def with_intervals(scores: Scores, units: npt.NDArray[np.integer[Any]]) -> Scores:

@@ -46,8 +46,8 @@ def evaluation_metrics(model: TrainedModel, scene: Scene, scores: Scores, split:
 
 
 def stored_metrics(model: TrainedModel, scene: Scene) -> RunMetrics | None:
-    """The out-of-fold metrics that a model trained on all labels keeps in its file; None: it keeps none."""
-    if not model.out_of_fold:
+    """The out-of-fold metrics of a model that was trained on all labels of this scene; None: its file has none."""
+    if model.out_of_fold.get("scene_fingerprint") != scene.fingerprint():
         return None
     split, stored = model.split, RunMetrics.from_json(model.out_of_fold)
     return replace(
@@ -110,6 +110,8 @@ def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: S
     """
     if model.split.labels != labels.digest():
         return given
+    if model.out_of_fold and model.out_of_fold["scene_fingerprint"] != scene.fingerprint():
+        return given  # the same places in another scene
     if model.split.kind in WITHOUT_TEST:
         raise SplitError(
             "the model was trained on all of these labels, so that none is left to test it: evaluate it on other "

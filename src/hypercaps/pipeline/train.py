@@ -105,6 +105,11 @@ def _check_can_calibrate(
         if split is None:
             split = classifier.draw_split(labels.where_valid(scene), scene)
         if split.val.size == 0:
+            if classifier.split_by == "none":
+                raise SplitError(
+                    f"--{option} needs calibrated probabilities, and --split none leaves no pixel to calibrate on: "
+                    "leave one of them out, or use --split folds"
+                )
             raise SplitError(
                 f"--{option} needs validation pixels, to learn from them how far to trust a score, and there are none: "
                 "set some aside (--val 0.1 or more, smaller blocks, or in the split's file)"

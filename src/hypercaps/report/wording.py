@@ -20,7 +20,8 @@ _UNITS = {  # kind of spatial units: one of them, and several
 _MANY = 4  # candidates that are counted, not named
 _COMPARED = (
     "All were compared on the same out-of-fold pixels, by log loss; one that was left out early, on those of the folds "
-    "that it was run on. The best of several looks slightly better on the pixels that chose it than it is."
+    "that it was run on. The average of lda, logistic and random-forest is kept unless a candidate is clearly better. "
+    "The best of several looks slightly better on the pixels that chose it than it is."
 )
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
@@ -239,9 +240,9 @@ def contradiction_text(metrics: RunMetrics) -> str | None:
         return None
     verb = "is" if metrics.doubtful == 1 else "are"
     return (
-        f"{_counted(metrics.doubtful, 'label')} {verb} contradicted by the out-of-fold prediction: a model that had "
-        f"not seen {_its_unit(metrics)} assigns the pixel to another class. Such a label may be wrong, or the class "
-        "may look here as it does nowhere else in the labels."
+        f"{_counted(metrics.doubtful, 'label')} {verb} contradicted with high confidence: a model that had not seen "
+        f"it, or not seen {_its_unit(metrics)}, assigns the pixel to another class. Such a label may be wrong, or the "
+        "class may look here as it does nowhere else in the labels."
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.splits import Split
+from hypercaps.errors import Interrupted
 from hypercaps.inference.calibration import MOST_PIXELS, fit_calibration, fit_temperature
 from hypercaps.inference.model import TrainedModel
 from hypercaps.models.history import History
@@ -42,6 +43,8 @@ def train_final(
     """Train the members on the training pixels of ``split``, and calibrate them on their out-of-fold predictions."""
     ordered = sorted(members, key=lambda member: -member.weight)
     fitted = [_fit_member(problem, member, split, on_progress) for member in ordered]
+    if any(one.history.interrupted for one in fitted):  # the scores of complete trainings would not be its own
+        raise Interrupted("stopped in the final training: there is no complete model to keep")
     if len(ordered) == 1:
         model, raw = fitted[0].model, ordered[0].result.raw
     else:

@@ -15,7 +15,7 @@ from hypercaps.errors import SplitError
 from hypercaps.selection.candidates import CANDIDATES
 from hypercaps.selection.choice import Losses
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, cross_fit
-from hypercaps.selection.propagation import propagated_lda
+from hypercaps.selection.propagation import MAX_LABELS, propagated_lda
 from hypercaps.training.spec import TrainingSpec
 
 _METHODS = tuple(one for one in CANDIDATES if one.name in ("lda", "lda-7"))
@@ -24,12 +24,15 @@ _METHODS = tuple(one for one in CANDIDATES if one.name in ("lda", "lda-7"))
 def predict_from_neighbours(
     problem: FoldProblem, base: TrainingSpec
 ) -> tuple[FoldProblem, npt.NDArray[np.float32]] | None:
-    """Folds of single pixels and calibrated out-of-fold probabilities (M, n) of them; None: too few labels.
+    """Folds of single pixels and calibrated out-of-fold probabilities (M, n) of them; None: too few labels, or too
+    many for the memory.
 
     LDA on single pixels, on windows, or with label propagation, whichever has the lowest log loss: fast ones, and
     enough for this purpose.
     """
     pixels = problem.folds.units.pixels
+    if pixels.size > MAX_LABELS:
+        return None
     alone = Units("points", pixels, np.arange(pixels.size), problem.folds.units.class_of, None)
     try:
         folds = draw_folds(problem.labels, alone, seed=problem.folds.seed)

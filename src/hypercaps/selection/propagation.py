@@ -21,7 +21,8 @@ from hypercaps.training.spec import TrainingSpec
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MAX_PIXELS = 60_000  # size of the graph; in larger scenes, tiles near the labels
+MAX_PIXELS = 60_000  # size of the graph, and the labelled pixels outside of it; in larger scenes, tiles near the labels
+MAX_LABELS = 200_000  # labelled pixels, above which propagation is not tried: memory
 
 
 def propagated_lda(problem: FoldProblem, base: TrainingSpec) -> OutOfFold:

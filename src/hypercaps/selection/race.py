@@ -21,7 +21,7 @@ from hypercaps.inference.run_metrics import CandidateRow
 from hypercaps.selection.candidates import PATCHES, Candidate
 from hypercaps.selection.choice import Choice, Losses, choose, excess
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, run_fold
-from hypercaps.selection.propagation import propagated_lda
+from hypercaps.selection.propagation import MAX_LABELS, propagated_lda
 from hypercaps.training.spec import TrainingSpec
 
 _NETWORK_SHARE = 0.5  # of the time limit that must be left for a network to begin
@@ -112,7 +112,8 @@ class Race:
         if not known:
             return PATCHES[-1], True
         patch = min(known, key=lambda patch: known[patch])
-        if 1 not in known or self._out_of_time(1.0):
+        many = self.problem.folds.units.pixels.size > MAX_LABELS
+        if 1 not in known or many or self._out_of_time(1.0):
             return patch, patch > 1
         base = next(one for one in self.results if one.method == "lda" and one.patch == 1)
         propagated = Losses.of(propagated_lda(self.problem, base.spec(self.settings.base))).mean < known[1]
@@ -222,10 +223,10 @@ def _difference(network: Candidate, wanted: tuple[int, bool]) -> tuple[bool, int
 
 
 def _is_behind(network: OutOfFold, leader: OutOfFold) -> bool:
-    """Whether a network is behind in log loss by more than the standard error, and not ahead in accuracy."""
+    """Whether a network is behind in log loss by more than the standard error, and in accuracy."""
     same_folds = leader.first_folds(network.done)
     mean, error = excess(Losses.of(network), Losses.of(same_folds))
-    return mean > error and network.correct <= same_folds.correct
+    return mean > error and network.correct < same_folds.correct
 
 
 def _per_fold(result: OutOfFold) -> float:

@@ -20,6 +20,7 @@ from hypercaps.data.window import Window
 from hypercaps.errors import SplitError, warn_data
 
 _MAX_COMPARED = 1 << 22  # pixels of a scene up to which the distances of two kinds of folds are compared
+_LEAST_TESTED = 0.1  # share of the labels that whole areas must be able to test, to be held out as a whole
 _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
 
 
@@ -46,16 +47,18 @@ def draw_requested_folds(labels: Labels, request: SplitRequest, *, tiles: Sequen
     if request.kind != "folds":
         raise SplitError(f"the split {request.kind!r} has no folds: ask for the split 'folds'")
     units = label_units(labels, block=request.block, tiles=tiles or labels.tiles)
-    pieces = partial(draw_folds, labels, folds=request.folds, seed=request.seed)
+    deal = partial(draw_folds, labels, folds=request.folds, seed=request.seed)
     if units.kind != "areas":
-        return pieces(units)
+        return deal(units)
     try:
-        whole = pieces(label_units(labels, block=max(labels.shape)))
-    except SplitError:  # most classes have one area
-        return pieces(units)
+        whole = deal(label_units(labels, block=max(labels.shape)))
+    except SplitError:  # every class has one area
+        return deal(units)
+    if (whole.fold >= 0).mean() < _LEAST_TESTED:
+        return deal(units)
     if whole.units.count == units.count or labels.array.size > _MAX_COMPARED:
         return whole
-    return min((whole, pieces(units)), key=_distance_mismatch)
+    return min((whole, deal(units)), key=_distance_mismatch)
 
 
 def _distance_mismatch(folds: Folds) -> float:
