@@ -345,19 +345,20 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         scene : Scene, optional
             If it is a mosaic, folds hold out whole tiles of it.
         """
-        return splits.draw(labels, self._request(), tiles=labels.tiles or (scene.tiles if scene else ()))
+        tiles = labels.tiles or (scene.tiles if scene else ())
+        return splits.draw(labels, self._request(), tiles=tiles, scene=scene)
 
     def _draw_folds(self, scene: Scene, labels: Labels, split: Split) -> Folds | None:
         """The folds of the training pixels; None: neither scores nor the choice of a method need them."""
         tiles = labels.tiles or scene.tiles
         if split.kind == "folds":
-            return draw_requested_folds(labels, self._request(), tiles=tiles)
+            return draw_requested_folds(labels, self._request(), tiles=tiles, scene=scene)
         if self.method != AUTO:
             return None
         training = labels.only_pixels(split.train)
         request = splits.SplitRequest("folds", block=self.block, seed=as_int("seed", self.seed, 0))
         try:
-            return draw_requested_folds(training, request, tiles=tiles)
+            return draw_requested_folds(training, request, tiles=tiles, scene=scene)
         except SplitError as error:
             raise SplitError(
                 "method auto compares candidates on folds of the training pixels, and these are too few units for "
@@ -412,8 +413,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
         """Probability of each class (rows, columns, n), NaN for invalid pixels.
 
-        Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is not
-        calibrated: then these are the ``lengths``.
+        Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is
+        not calibrated: then these are the ``lengths``.
         """
         return self._all_scores(scene, raw=False)
 

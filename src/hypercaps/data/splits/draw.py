@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 
 from hypercaps.data.labels import Labels
+from hypercaps.data.scene import Scene
 from hypercaps.data.splits.blocks import draw_blocks
+from hypercaps.data.splits.borders import are_whole_fields
 from hypercaps.data.splits.distances import compare_distances
 from hypercaps.data.splits.folds import Folds, draw_folds
 from hypercaps.data.splits.polygons import draw_polygons
@@ -24,16 +26,17 @@ _LEAST_TESTED = 0.1  # share of the labels that whole areas must be able to test
 _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
 
 
-def draw(labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = ()) -> Split:
+def draw(labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = (), scene: Scene | None = None) -> Split:
     """Draw the requested split of the labelled pixels; the same request and labels give the same split.
 
     With the splits "folds" and "none" all labelled pixels train. ``tiles`` are the files of a mosaic, which folds hold
-    out as a whole; default: those of the labels.
+    out as a whole; default: those of the labels. ``scene`` tells whether labelled areas are whole fields, which folds
+    then hold out as a whole, or parts of them, which may be cut.
     """
     if request.kind in WITHOUT_TEST:
         how = SplitDescription.of(request)
         if request.kind == "folds":
-            folds = draw_requested_folds(labels, request, tiles=tiles)
+            folds = draw_requested_folds(labels, request, tiles=tiles, scene=scene)
             how = folds.describe()
             _warn_untested(labels, folds)
         none = np.empty(0, dtype=np.int64)
@@ -42,8 +45,10 @@ def draw(labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = ())
     return Split(train, val, test, shape=labels.shape, how=SplitDescription.of(request), patch=request.patch)
 
 
-def draw_requested_folds(labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = ()) -> Folds:
-    """The folds of a request of kind "folds", with ``tiles`` as for :func:`draw`."""
+def draw_requested_folds(
+    labels: Labels, request: SplitRequest, *, tiles: Sequence[Window] = (), scene: Scene | None = None
+) -> Folds:
+    """The folds of a request of kind "folds", with ``tiles`` and ``scene`` as for :func:`draw`."""
     if request.kind != "folds":
         raise SplitError(f"the split {request.kind!r} has no folds: ask for the split 'folds'")
     units = label_units(labels, block=request.block, tiles=tiles or labels.tiles)
@@ -58,6 +63,8 @@ def draw_requested_folds(labels: Labels, request: SplitRequest, *, tiles: Sequen
         return deal(units)
     if whole.units.count == units.count or labels.array.size > _MAX_COMPARED:
         return whole
+    if scene is not None and not are_whole_fields(scene, labels):
+        return deal(units)
     return min((whole, deal(units)), key=_distance_mismatch)
 
 
