@@ -1,0 +1,36 @@
+"""Whole fields are told from parts of fields by the border of the labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hypercaps import Labels, Scene
+from hypercaps.data.splits import SplitRequest
+from hypercaps.data.splits.borders import are_whole_fields
+from hypercaps.data.splits.draw import draw_requested_folds
+
+
+def fields() -> tuple[Scene, np.ndarray]:
+    """Fields of 20 x 20 pixels of three kinds, 60 x 120, as a scene and as classes."""
+    rng = np.random.default_rng(0)
+    classes = np.kron(np.arange(18).reshape(3, 6) % 3 + 1, np.ones((20, 20), dtype=int))
+    cube = rng.normal(size=(4, 8))[classes] * 5 + rng.normal(size=(60, 120, 8))
+    return Scene.from_array(cube.astype(np.float32)), classes
+
+
+def test_fields_end_at_edges_and_parts_of_fields_do_not() -> None:
+    scene, classes = fields()
+    rows, cols = np.indices(classes.shape)
+    whole = Labels.from_array(np.where((rows // 20 + cols // 20) % 2 == 0, classes, 0))
+    halves = Labels.from_array(np.where(cols % 20 < 10, classes, 0))
+    assert are_whole_fields(scene, whole) and not are_whole_fields(scene, halves)
+    everything = Labels.from_array(classes)
+    assert not are_whole_fields(scene, everything)  # there is no border
+
+
+def test_parts_of_fields_are_held_out_in_pieces() -> None:
+    scene, classes = fields()
+    cols = np.indices(classes.shape)[1]
+    labels = Labels.from_array(np.where(cols % 20 < 10, classes, 0))
+    folds = draw_requested_folds(labels, SplitRequest("folds", block=8), scene=scene)
+    assert folds.units.kind == "areas" and folds.units.block == 8 and folds.units.count > 18
