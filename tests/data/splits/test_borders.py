@@ -13,7 +13,7 @@ from hypercaps.data.splits.draw import draw_requested_folds
 def fields() -> tuple[Scene, np.ndarray]:
     """Fields of 20 x 20 pixels of three kinds, 60 x 120, as a scene and as classes."""
     rng = np.random.default_rng(0)
-    classes = np.kron(np.arange(18).reshape(3, 6) % 3 + 1, np.ones((20, 20), dtype=int))
+    classes = np.kron(np.add.outer(np.arange(3), np.arange(6)) % 3 + 1, np.ones((20, 20), dtype=int))
     cube = rng.normal(size=(4, 8))[classes] * 5 + rng.normal(size=(60, 120, 8))
     return Scene.from_array(cube.astype(np.float32)), classes
 
