@@ -77,22 +77,26 @@ def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold]) -> Choi
     losses = {one: Losses.of(result) for one, result in complete.items()}
     if basic:
         average = _average(problem, [complete[one] for one in basic], _BASIC_PRIOR)
-        better = [one for one in complete if one not in basic and average.is_beaten_by(complete[one], losses[one])]
+        others = [one for one in complete if one not in basic]
+        better = [one for one in others if average.is_beaten_by(one, complete[one], losses[one])]
         if not better:
             return Choice(tuple(basic), tuple(average.weights.tolist()))
-        losses = {one: loss for one, loss in losses.items() if one in better or one.is_simple}
-    return _best_few(problem, complete, losses)
+        best = max(better, key=lambda one: (complete[one].correct, -losses[one].mean))
+        losses = {one: loss for one, loss in losses.items() if one is best or one.is_simple}
+    else:
+        best = min(losses, key=lambda one: losses[one].mean)
+    return _best_few(problem, complete, losses, best)
 
 
 def _best_few(
-    problem: FoldProblem, results: Mapping[Candidate, OutOfFold], losses: Mapping[Candidate, Losses]
+    problem: FoldProblem, results: Mapping[Candidate, OutOfFold], losses: Mapping[Candidate, Losses], best: Candidate
 ) -> Choice:
-    """The candidate of the lowest log loss, or an average of the best few if its log loss is lower still."""
-    ranked = sorted(losses, key=lambda one: losses[one].mean)
-    members = _members(ranked)
+    """The best candidate, or an average with a few others if its log loss is lower and its accuracy not lower."""
+    others = sorted((one for one in losses if one is not best), key=lambda one: losses[one].mean)
+    members = _members([best, *others])
     average = _average(problem, [results[one] for one in members], _PRIOR, _LEAST_WEIGHT)
-    if not average.losses.mean < losses[ranked[0]].mean:
-        return Choice((ranked[0],), (1.0,))
+    if not (average.losses.mean < losses[best].mean and average.errors.mean <= _errors(results[best]).mean):
+        return Choice((best,), (1.0,))
     kept = [(one, weight) for one, weight in zip(members, average.weights.tolist(), strict=True) if weight > 0]
     return Choice(tuple(one for one, _ in kept), tuple(weight for _, weight in kept))
 
@@ -114,18 +118,26 @@ class _Average:
     losses: Losses
     errors: Losses  # 1 for a pixel whose class is wrong, else 0
 
-    def is_beaten_by(self, other: OutOfFold, losses: Losses) -> bool:
+    def is_beaten_by(self, candidate: Candidate, other: OutOfFold, losses: Losses) -> bool:
         """Whether a candidate is better in log loss and in accuracy, in one of them by a t test.
 
-        One wrong polygon with high confidence costs a network as much log loss as many right ones save, so that log
-        loss alone would need many units.
+        For a network, accuracy by the t test is enough: one wrong polygon with high confidence costs it as much log
+        loss as many right ones save.
         """
         from scipy.special import stdtrit
 
-        errors = Losses((other.raw.argmax(axis=1) != other.problem.truth).astype(np.float64), losses.unit)
         quantile = float(stdtrit(max(np.unique(losses.unit).size - 1, 1), _SURE))
-        compared = [excess(losses, self.losses), excess(errors, self.errors)]
-        return all(mean < 0 for mean, _ in compared) and any(mean < -quantile * error for mean, error in compared)
+        compared = [excess(losses, self.losses), excess(_errors(other), self.errors)]
+        by_loss, by_accuracy = (mean < -quantile * error for mean, error in compared)
+        if by_accuracy and not candidate.is_simple:
+            return True
+        return all(mean < 0 for mean, _ in compared) and (by_loss or by_accuracy)
+
+
+def _errors(result: OutOfFold) -> Losses:
+    """1 for each pixel whose class is wrong, else 0."""
+    problem = result.problem
+    return Losses((result.raw.argmax(axis=1) != problem.truth).astype(np.float64), problem.unit)
 
 
 def _average(problem: FoldProblem, results: Sequence[OutOfFold], prior: float, least_weight: float = 0.0) -> _Average:
