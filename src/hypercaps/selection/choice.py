@@ -82,7 +82,7 @@ def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold]) -> Choi
         if not better:
             return Choice(tuple(basic), tuple(average.weights.tolist()))
         best = max(better, key=lambda one: (complete[one].correct, -losses[one].mean))
-        losses = {one: loss for one, loss in losses.items() if one is best or one.is_simple}
+        losses = {one: loss for one, loss in losses.items() if one in better or one.is_simple}
     else:
         best = min(losses, key=lambda one: losses[one].mean)
     return _best_few(problem, complete, losses, best)
