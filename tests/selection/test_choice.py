@@ -22,9 +22,12 @@ def problem() -> FoldProblem:
     return polygon_problem(polygons=120, pixels=5, classes=2)
 
 
-def scored(problem: FoldProblem, right: npt.NDArray[np.bool_], sure: float = 0.9) -> OutOfFold:
-    """Scores of two classes: ``sure`` for the true one where ``right`` (M,), for the other one elsewhere."""
-    of_truth = np.where(right, sure, 1 - sure)
+def scored(
+    problem: FoldProblem, right: npt.NDArray[np.bool_], sure: float = 0.9, wrongly_sure: float | None = None
+) -> OutOfFold:
+    """Scores of two classes: ``sure`` for the true one where ``right`` (M,), and for the other one elsewhere, or there
+    ``wrongly_sure``."""
+    of_truth = np.where(right, sure, 1 - (sure if wrongly_sure is None else wrongly_sure))
     raw = np.stack([np.where(problem.truth == k, of_truth, 1 - of_truth) for k in range(2)], axis=1)
     return OutOfFold(problem, raw.astype(np.float32), problem.folds.count)
 
@@ -73,13 +76,22 @@ def test_another_candidate_is_chosen_only_if_it_is_clearly_better(problem: FoldP
 def test_clearly_better_and_near_equal_candidates_are_averaged(problem: FoldProblem) -> None:
     results = {
         LDA: scored(problem, wrong_units(problem, range(40))),
-        SVM: scored(problem, wrong_units(problem, range(0, 8))),
-        NETWORK: scored(problem, wrong_units(problem, range(40, 48))),
+        SVM: scored(problem, wrong_units(problem, range(0, 8)), wrongly_sure=0.55),
+        NETWORK: scored(problem, wrong_units(problem, range(40, 48)), wrongly_sure=0.55),
     }
     choice = choose(problem, results)
     assert set(choice.members) == {SVM, NETWORK} or set(choice.members) == {SVM, NETWORK, LDA}
     weights = dict(zip(choice.members, choice.weights, strict=True))
     assert min(weights[SVM], weights[NETWORK]) > 0.35 and sum(choice.weights) == pytest.approx(1)
+
+
+def test_an_average_that_is_less_accurate_is_not_kept(problem: FoldProblem) -> None:
+    results = {
+        LDA: scored(problem, wrong_units(problem, range(40))),
+        SVM: scored(problem, wrong_units(problem, range(0, 8))),
+        NETWORK: scored(problem, wrong_units(problem, range(40, 48))),
+    }
+    assert len(choose(problem, results).members) == 1  # where two of them differ, an average would be a guess
 
 
 def test_two_windows_of_one_method_are_not_averaged(problem: FoldProblem) -> None:
