@@ -122,7 +122,7 @@ class Trial:
         which = torch.arange(len(store))
         views = symmetries(model.patch)[: 8 if symmetric else 1]
         with torch.inference_mode():
-            lengths = [model.network(store.gather(which, view.expand(len(which), -1))) for view in views]
+            lengths = [model.module(store.gather(which, view.expand(len(which), -1))) for view in views]
         return torch.stack(lengths).mean(dim=0)
 
     def changed(self, method: dict[str, Any] | None = None, store: Callable[..., PatchStore] | None = None) -> Tensor:
@@ -140,14 +140,15 @@ class Trial:
         recipes = {"best": Tuned(functools.partial(Averaging, lr=0.01))}
         with mock.patch.dict(METHODS, {"convcapsnet": replace(METHODS["convcapsnet"], recipes=recipes)}):
             fitted = self.fit()
-        weights = list(fitted.model_.network.parameters())
+        weights = list(fitted.model_.module.parameters())
         with torch.no_grad():
             for weight, average in zip(weights, Averaging.averages[id(weights[0])], strict=True):
                 weight.copy_(average)
         return self.scores(fitted)
 
     def brighter(self, deviation: float) -> Tensor:
-        dark = self.plain().model_.preprocessing.transform(np.zeros((1, self.scene.bands), dtype=np.float32))
+        preprocessing = self.plain().model_.preprocessing
+        dark = torch.from_numpy(preprocessing.transform(np.zeros((1, self.scene.bands), dtype=np.float32)))
         return self.changed(store=scaled_brightness(deviation, dark))
 
     def accuracy(self, scores: Tensor) -> float:

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from hypercaps import open_labels, open_scene, split_by_share
 from hypercaps.models.recipes import Stage
 from hypercaps.models.registry import get_method
-from hypercaps.training.loop import Examples, LoopSettings, TrainingLoop
+from hypercaps.training.examples import Examples
+from hypercaps.training.loop import LoopSettings, TrainingLoop
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
 

@@ -16,7 +16,7 @@ SRC = Path(hypercaps.__file__).parent
 # A package imports itself and packages of earlier rows. ARCHITECTURE.md lists them in the same order.
 LAYERS = [
     ["errors"], ["compute", "data"], ["models", "io"], ["training"], ["inference"], ["selection"], ["classifier"],
-    ["report"], ["pipeline"], ["study"], ["cli"],
+    ["sklearn"], ["report"], ["pipeline"], ["study", "workbench"], ["cli"],
 ]  # fmt: skip
 PACKAGES = [package for layer in LAYERS for package in layer]
 HOMES = {
@@ -32,18 +32,26 @@ HOMES = {
     "shapely": {"io"},
     "dask": {"compute"},
     "distributed": {"compute"},
-    "scipy": {"data", "io", "training", "inference", "selection", "study"},
+    "scipy": {"data", "io", "training", "inference", "selection", "study", "workbench"},
     "pooch": {"io"},
     "matplotlib": {"report"},
-    "sklearn": {"models", "inference", "classifier"},
+    "sklearn": {"models", "inference", "classifier", "sklearn"},
     "psutil": {"compute"},
     "threadpoolctl": {"compute"},
     "jinja2": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
+    "fastapi": {"workbench"},
+    "starlette": {"workbench"},
+    "pydantic": {"workbench"},
+    "anyio": {"workbench"},
+    "uvicorn": {"workbench"},
 }
-# The only imports against the order, made when they are used: a constructor of Scene that io carries out.
-UPWARD = {("data/scene.py", "hypercaps.io.readers.xarray.scene_from_xarray")}
+# The only imports against the order, made when they are used: constructors of Scene and Labels that io carries out.
+UPWARD = {
+    ("data/scene.py", "hypercaps.io.readers.xarray.scene_from_xarray"),
+    ("data/labels.py", "hypercaps.io.readers.xarray.map_by_names"),
+}
 
 
 def package_of(path: Path) -> str:
@@ -97,7 +105,7 @@ import sys
 from typer.testing import CliRunner
 from hypercaps.cli import app
 for command in ([], ["train"], ["map"], ["evaluate"], ["scenes"], ["scenes", "download"], ["info"],
-                ["methods"], ["study"], ["explain"], ["suggest"]):
+                ["methods"], ["study"], ["explain"], ["suggest"], ["serve"]):
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0, result.output
     assert "xample" in result.output or not command, command
@@ -109,8 +117,9 @@ print(sorted({"torch", "numpy", "rasterio", "sklearn", "matplotlib"} & set(sys.m
 def test_importing_hypercaps_imports_nothing_heavy_and_shows_the_public_names() -> None:
     assert run_python("import hypercaps, sys; print('torch' in sys.modules, 'numpy' in sys.modules)") == "False False\n"
     assert set(hypercaps.__all__) == {
-        "ConvCapsClassifier", "HypercapsError", "Labels", "Legend", "Scene", "Split", "load_model", "open_labels",
-        "open_mask", "open_scene", "open_split", "split_blocks", "split_by_share", "split_per_class", "split_polygons",
+        "ConvCapsClassifier", "HypercapsError", "Labels", "Legend", "Scene", "SceneCache", "Split", "load_model",
+        "open_labels", "open_mask", "open_scene", "open_split", "split_blocks", "split_by_share", "split_per_class",
+        "split_polygons",
     }  # fmt: skip
     for name in hypercaps.__all__:
         assert getattr(hypercaps, name).__name__ == name

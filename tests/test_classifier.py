@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, Split, load_model, open_scene, split_by_share
 from hypercaps.errors import DataWarning, LabelsError, ModelError, ModelFileError, SceneError, SplitError
@@ -52,8 +53,18 @@ def test_fit_never_changes_a_model_once_it_is_built(
     assert (before.method, baseline.method) == ("rbf-svm", "lda")
     assert before.scores == {} and before is not classifier.model_
     scores = classifier.scores_
-    assert classifier.model_.scores == {"oa": scores.oa, "aa": scores.aa, "kappa": scores.kappa}
+    kept = classifier.model_.scores
+    assert (kept["oa"], kept["aa"], kept["kappa"]) == (scores.oa, scores.aa, scores.kappa)
+    assert tuple(kept["oa_interval"]) == scores.oa_interval  # type: ignore[arg-type]
     assert classifier.model_.network is before.network and classifier.model_.calibration is before.calibration
+
+
+def test_names_that_differ_in_case_only_give_a_warning(made: tuple[Scene, Labels]) -> None:
+    scene, labels = made
+    names = ("Tree", "tree", "water")
+    named = Legend(tuple(e._replace(name=name) for e, name in zip(labels.legend, names, strict=True)))
+    with pytest.warns(DataWarning, match="'Tree' and 'tree' are classes of their own"):
+        ConvCapsClassifier(method="lda").fit(scene, Labels.from_array(labels.array, named))
 
 
 def test_lengths_and_classes_agree(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
@@ -76,6 +87,39 @@ def test_scikit_learns_conventions(made: tuple[Scene, Labels]) -> None:
     assert not [name for name in vars(copy) if name.endswith("_")]
     assert copy.fit(*made) is copy
     assert copy.get_params() == classifier.get_params()  # fit changes no parameter
+
+
+class PixelClassifier(ConvCapsClassifier):
+    """The estimator on pixels of one scene, as scikit-learn's cross-validation divides them."""
+
+    @property
+    def _made(self) -> tuple[Scene, Labels]:
+        cube, labels = make_cube()
+        return Scene.from_array(cube), Labels.from_array(labels)
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> PixelClassifier:  # noqa: N803 - scikit-learn's names
+        scene, labels = self._made
+        return super().fit(scene, labels.only_pixels(np.sort(X[:, 0])), evaluate=False)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:  # noqa: N803
+        return super().predict(self._made[0]).ravel()[X[:, 0]]
+
+
+def test_scikit_learn_cross_validates_it_and_searches_its_parameters(made: tuple[Scene, Labels]) -> None:
+    pixels = np.flatnonzero(made[1].array)
+    truth = made[1].array.ravel()[pixels]
+    classifier = PixelClassifier(method="lda", split_by="none")
+    scores = cross_val_score(classifier, pixels[:, None], truth, cv=3, scoring="accuracy")
+    assert scores.shape == (3,) and scores.min() > 0.8
+    search = GridSearchCV(classifier, {"patch": [1, 3]}, cv=2, scoring="accuracy").fit(pixels[:, None], truth)
+    assert search.best_params_["patch"] in (1, 3) and search.best_estimator_.patch == search.best_params_["patch"]
+
+
+def test_parameters_are_those_of_the_constructor() -> None:
+    classifier = ConvCapsClassifier(epochs=3, method="c-cnn")
+    assert repr(classifier) == "ConvCapsClassifier(epochs=3, method='c-cnn')"
+    with pytest.raises(ValueError, match=r"Invalid parameter 'epoch' for estimator .*'epochs'"):
+        classifier.set_params(epoch=3)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(
@@ -291,7 +335,8 @@ def test_a_class_number_with_two_names_is_warned_of(trained: ConvCapsClassifier,
     model = replace(trained.model_, legend=Legend.of([1, 2, 3], ["reed", "birch", "sand"]))
     classifier = ConvCapsClassifier()
     classifier.model_ = model
-    classifier.evaluate(scene, labels)  # without names they are compared by number
+    with pytest.warns(DataWarning, match=r"numbers but no names: .* by number, 1 as reed, 2 as birch, 3 as sand"):
+        classifier.evaluate(scene, labels)
     named = replace(labels, legend=Legend.of([1, 2, 3], ["reed", "sand", "birch"]))
     with pytest.warns(DataWarning, match="2 is sand in the labels and birch in the model; 3 is birch"):
         classifier.evaluate(scene, named)

@@ -90,7 +90,7 @@ def test_the_commands_of_a_page_work_in_their_order(
 
 def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, auto = blocks("docs/python.md", "python")
+    code, auto, search = blocks("docs/python.md", "python")
     assert "epochs=50" in code and 'method="auto", split_by="folds"' in auto
     scope: dict[str, object] = {}
     exec(code.replace("epochs=50", "epochs=1"), scope)
@@ -98,6 +98,8 @@ def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         exec(auto.replace('method="auto"', 'method="auto", candidates=["lda", "lda-3"]'), scope)
     assert scope["classes"].shape == (145, 145) and scope["lengths"].shape == (145, 145, 16)
     np.testing.assert_array_equal(scope["same"], scope["classes"])
+    exec(search.replace("[1, 3, 7]", "[1, 3]").replace("GroupKFold(5)", "GroupKFold(2)"), scope)
+    assert 0.4 < scope["search"].best_score_ < 0.9
 
 
 def test_the_make_targets_exist() -> None:
@@ -105,7 +107,7 @@ def test_the_make_targets_exist() -> None:
     code = "".join(blocks("README.md", "sh"))
     targets = set(re.findall(r"^make (\w+)", code, flags=re.MULTILINE))
     assert targets == {"demo", "test"}
-    for target in targets | {"setup", "check", "bench"}:
+    for target in targets | {"setup", "check", "docs", "bench"}:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
@@ -119,7 +121,17 @@ def test_every_linked_file_exists() -> None:
             assert (page.parent / target).is_file(), f"{page} links to {target}"
 
 
-def test_every_page_is_in_the_index() -> None:
+def test_every_page_that_the_program_names_exists() -> None:
+    """In the help of commands, in messages and in comments."""
+    sources = [*ROOT.glob("src/hypercaps/**/*.py"), *ROOT.glob("src/hypercaps/**/*.c")]
+    named = {page for path in sources for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))}
+    assert len(named) >= 10
+    assert [page for page in sorted(named) if not (ROOT / page).is_file()] == []
+
+
+def test_every_page_is_in_the_index_once() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    for page in ROOT.glob("docs/*.md"):
-        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+    listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", index, flags=re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")} - {"index.md"}
+    of_root = {f"../{Path(page).stem.upper()}.md" for page in pages if page.startswith("project/")}
+    assert sorted(listed) == sorted({page for page in pages if not page.startswith("project/")} | of_root)

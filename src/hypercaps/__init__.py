@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hypercaps.data.splits import Split, split_blocks, split_by_share, split_per_class, split_polygons
     from hypercaps.errors import HypercapsError
     from hypercaps.io.open import open_labels, open_mask, open_scene, open_split
+    from hypercaps.training.scene_cache import SceneCache
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ _HOMES = {
     "Labels": "data.labels",
     "Legend": "data.labels",
     "Scene": "data.scene",
+    "SceneCache": "training.scene_cache",
     "Split": "data.splits",
     "load_model": "classifier",
     "open_labels": "io.open",
@@ -41,6 +43,7 @@ __all__ = [
     "Labels",
     "Legend",
     "Scene",
+    "SceneCache",
     "Split",
     "load_model",
     "open_labels",

@@ -1,54 +1,40 @@
-"""ConvCapsClassifier, the estimator in the style of scikit-learn, and ``load_model``."""
+"""ConvCapsClassifier, the estimator in the style of scikit-learn, and ``load_model``.
+
+What only trainings need is imported by ``fit``: a trained capsule network is loaded and applied without torch.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
-
-from hypercaps.compute.devices import Device
+from hypercaps.compute.devices import import_torch
 from hypercaps.data import splits
-from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
-from hypercaps.data.splits.draw import draw_requested_folds
-from hypercaps.data.splits.folds import Folds
-from hypercaps.data.window import Window
-from hypercaps.errors import LabelsError, ModelError, SplitError
+from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.metrics import Scores
-from hypercaps.inference.model import TrainedModel
-from hypercaps.inference.model_file import read_model, write_model
-from hypercaps.inference.predict import (
-    ClassMap,
-    MappedWindow,
-    Mask,
-    OnProgress,
-    WindowOutputs,
-    map_scene,
-    map_scores,
-    map_windows,
-)
+from hypercaps.inference.model_file import read_model
+from hypercaps.inference.model_user import ModelUser
+from hypercaps.inference.parameters import Parameters
 from hypercaps.inference.run_metrics import Baseline
-from hypercaps.inference.scoring import calibrate, compare, with_intervals
-from hypercaps.models.history import History
-from hypercaps.models.registry import get_method
-from hypercaps.selection.candidates import choose_candidates
-from hypercaps.selection.fit import fit_model
-from hypercaps.selection.folded import LDA, FoldedResult, FoldedTraining
-from hypercaps.selection.race import OnCandidate, OnComparing, units_per_class
-from hypercaps.training.checks import as_int, check_kinds, check_split, compare_names
-from hypercaps.training.loop import OnProgress as OnTraining
-from hypercaps.training.spec import TrainingSpec
+from hypercaps.inference.scoring import calibrate
+from hypercaps.selection.candidates import LDA
+from hypercaps.selection.settings import AUTO, Settings
+from hypercaps.training.checks import check_kinds, check_split, warn_of_similar_names
 
-AUTO = "auto"  # the method that is chosen by comparing candidates
+if TYPE_CHECKING:
+    from hypercaps.data.splits.folds import Folds
+    from hypercaps.models.history import History
+    from hypercaps.selection.folded import FoldedResult
+    from hypercaps.selection.race import OnCandidate, OnComparing
+    from hypercaps.training.checkpoint_file import CheckpointFile
+    from hypercaps.training.loop import OnProgress as OnTraining
+    from hypercaps.training.scene_cache import SceneCache
 
 
 @dataclass(frozen=True)
@@ -59,7 +45,7 @@ class FoldObserver:
     on_candidate: OnCandidate | None = None  # a candidate is finished
 
 
-class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
+class ConvCapsClassifier(ModelUser, Parameters):
     """Classify every pixel of a scene with 1D-ConvCapsNet, or with another registered method.
 
     Follows scikit-learn's conventions: the constructor stores its arguments, ``fit`` checks them, and attributes that
@@ -103,9 +89,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         With "auto", the time limit of comparison and final training in minutes.
     recipe : str, optional
         Name of one of the method's recipes. Default: ``best``, ``tuned`` or ``paper``, the first that the method has.
-    whitening : {"plain", "damped"}, optional
+    whitening : {"plain", "damped", "robust"}, optional
         For methods on whitened components: "damped" adds a hundredth of each band's variance before whitening, so
-        that components of tiny variance are not scaled up. Default: plain.
+        that components of tiny variance are not scaled up; "robust" adds the variance that changes of illumination,
+        calibration and wavelengths cause, so that a model survives them. Default: the recipe's, "robust" for ``best``,
+        ``augmented`` and ``guided`` and plain for others.
     structure : dict, optional
         Changes to the network's sizes, e.g. ``{"routings": 5}``.
     device : str, default "cpu"
@@ -143,9 +131,11 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
-    >>> scene, labels = open_scene("indian-pines"), open_labels("indian-pines")  # doctest: +SKIP
-    >>> classifier = ConvCapsClassifier(train=0.1).fit(scene, labels)  # doctest: +SKIP
-    >>> classifier.scores_.oa, classifier.predict(scene).shape  # doctest: +SKIP
+    >>> from hypercaps import ConvCapsClassifier, open_labels, open_scene
+    >>> scene, labels = open_scene("indian-pines"), open_labels("indian-pines")
+    >>> classifier = ConvCapsClassifier(method="lda", train=0.1).fit(scene, labels)
+    >>> round(classifier.scores_.oa), classifier.predict(scene).shape
+    (75, (145, 145))
     """
 
     def __init__(
@@ -186,6 +176,8 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         evaluate: bool = True,
         on_progress: OnTraining | None = None,
         observer: FoldObserver | None = None,
+        checkpoint: CheckpointFile | None = None,
+        cache: SceneCache | None = None,
     ) -> ConvCapsClassifier:
         """Train on the labelled pixels of a scene and score the test pixels.
 
@@ -204,6 +196,10 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             or by Ctrl-C, ends the training and keeps the best epoch so far.
         observer : FoldObserver, optional
             Functions that are called while folds are run.
+        checkpoint : CheckpointFile, optional
+            Where the training keeps a checkpoint, and continues from one that is there. Not used for folds.
+        cache : SceneCache, optional
+            Of this scene, from earlier trainings on it: what they computed of the scene is not computed again.
 
         Returns
         -------
@@ -211,129 +207,112 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
             This classifier.
         """
         check_kinds(scene, labels)
-        self._check_parameters()
+        import_torch("training")
+        from hypercaps.inference.familiarity_fit import fit_familiarity
+        from hypercaps.training.scene_cache import SceneCache
+
+        own_cache = SceneCache(scene)
+        cache = own_cache if cache is None else cache
+        cache.check_is_of(scene)
+        settings = self._settings()
+        settings.check()
         labels.check_fits(scene)
         labels = labels.where_valid(scene)
-        split = self.draw_split(labels, scene) if split is None else split.with_patch(self._patch())
+        warn_of_similar_names(labels.legend)
+        split = settings.draw_split(labels, scene) if split is None else split.with_patch(settings.spec.patch_side)
         check_split(split, labels)
         self.__dict__.pop("scores_", None)  # of an earlier model
+        self._known = None
         self.split_: Split = split
-        self.folds_: Folds | None = self._draw_folds(scene, labels, split)
+        self.folds_: Folds | None = settings.draw_folds(scene, labels, split)
         self.selection_: FoldedResult | None = None
         self.baseline_: Baseline | None = None
         if self.folds_ is None:
-            self._fit_once(scene, labels, on_progress)
+            self._fit_once(cache, labels, on_progress, checkpoint)
         else:
-            self._fit_folds(scene, labels, on_progress, observer or FoldObserver())
+            self._fit_folds(cache, labels, on_progress, observer or FoldObserver())
+        own_cache.forget_spectra()  # large, and not needed any more
+        familiarity = fit_familiarity(cache, labels, split, self.folds_, self.seed)
+        self.model_ = replace(self.model_, statistics=cache.statistics, familiarity=familiarity)
         if evaluate:
-            self._evaluate_fit(scene, labels)
+            self._evaluate_fit(cache, labels)
         return self
 
-    def _fit_once(self, scene: Scene, labels: Labels, on_progress: OnTraining | None) -> None:
+    def _fit_once(
+        self, cache: SceneCache, labels: Labels, on_progress: OnTraining | None, checkpoint: CheckpointFile | None
+    ) -> None:
         """Train one method on the training pixels, and calibrate it on the validation pixels."""
-        fitted = fit_model(self._spec().job(scene, labels, self.split_), on_progress=on_progress)
+        from hypercaps.selection.fit import fit_model
+
+        job = self._settings().spec.job(cache.scene, labels, self.split_)
+        fitted = fit_model(job, cache=cache, on_progress=on_progress, checkpoint=checkpoint)
         self.history_: History = fitted.history
         self.model_ = fitted.model
-        self._calibrate(scene, labels)
+        self._known = KnownScores.of(self.model_, cache.scene)
+        self._calibrate(cache.scene, labels)
 
-    def _fit_folds(self, scene: Scene, labels: Labels, on_progress: OnTraining | None, observer: FoldObserver) -> None:
+    def _fit_folds(
+        self, cache: SceneCache, labels: Labels, on_progress: OnTraining | None, observer: FoldObserver
+    ) -> None:
         """Compare candidates, or cross-fit one method, on the folds; then train on all training pixels."""
+        from hypercaps.selection.folded import FoldedTraining
+
         assert self.folds_ is not None
+        settings = self._settings()
         training = FoldedTraining(
-            spec=self._spec(),
-            candidates=choose_candidates(self.candidates) if self.method == AUTO else None,
-            seconds=None if self.budget is None else 60.0 * self.budget,
+            spec=settings.spec,
+            candidates=settings.compared(),
+            seconds=settings.seconds,
             on_training=on_progress,
             on_comparing=observer.on_comparing,
             on_candidate=observer.on_candidate,
         )
-        self.selection_ = result = training.run(scene, labels, self.folds_, self.split_)
+        self.selection_ = result = training.run(cache, labels, self.folds_, self.split_)
         self.history_, self.model_ = result.final.history, result.final.model
         if self.split_.val.size:  # pixels that no model of the comparison has seen
-            self._calibrate(scene, labels)
+            self._calibrate(cache.scene, labels)
 
     def _calibrate(self, scene: Scene, labels: Labels) -> None:
         with self._applied(scene) as model:
-            calibration = calibrate(model, scene, labels, self.split_.val)
+            calibration = calibrate(model, scene, labels, self.split_.val, self._known_of(scene))
         self.model_ = replace(self.model_, calibration=calibration)
 
-    def _evaluate_fit(self, scene: Scene, labels: Labels) -> None:
+    def _evaluate_fit(self, cache: SceneCache, labels: Labels) -> None:
         """Score the test pixels or the out-of-fold predictions, and LDA on the same pixels."""
+        scene = cache.scene
         if self.split_.kind == "folds":
             assert self.selection_ is not None
             self.scores_: Scores = self.selection_.scores()
             self.baseline_ = self.selection_.baseline
-            metrics = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": asdict(self.baseline_)}
+            baseline = asdict(replace(self.baseline_, seconds=0.0))  # a time would make two model files differ
+            metrics = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": baseline}
             self.model_ = replace(self.model_, out_of_fold=metrics | {"scene_fingerprint": scene.fingerprint()})
         elif self.split_.test.size:
             self.scores_ = self.evaluate(scene, labels, self.split_)
             is_lda = self.method == LDA.method and self.model_.patch == LDA.patch
-            self.baseline_ = None if is_lda else self._lda_baseline(scene, labels)
+            self.baseline_ = None if is_lda else self._lda_baseline(cache, labels)
         else:
             return
-        scores = {"oa": self.scores_.oa, "aa": self.scores_.aa, "kappa": self.scores_.kappa}
-        self.model_ = replace(self.model_, scores=scores)
+        scores = self.scores_.to_json()
+        kept = {key: scores[key] for name in ("oa", "aa", "kappa") for key in (name, f"{name}_interval")}
+        listed = {
+            key: list(value) if isinstance(value, tuple) else value for key, value in kept.items()
+        }  # as in a file
+        self.model_ = replace(self.model_, scores=listed)
 
-    def _lda_baseline(self, scene: Scene, labels: Labels) -> Baseline:
+    def _lda_baseline(self, cache: SceneCache, labels: Labels) -> Baseline:
+        from hypercaps.selection.fit import fit_model
+
         lda = ConvCapsClassifier(method=LDA.method, seed=self.seed)
         lda.split_ = self.split_.with_patch(LDA.patch)
         started = time.perf_counter()
-        lda.model_ = fit_model(lda._spec().job(scene, labels, lda.split_)).model
+        lda.model_ = fit_model(lda._settings().spec.job(cache.scene, labels, lda.split_), cache=cache).model
         seconds = time.perf_counter() - started
-        return Baseline(LDA.method, lda.evaluate(scene, labels, lda.split_).oa, seconds)
+        scores = lda.evaluate(cache.scene, labels, lda.split_)
+        return Baseline(LDA.method, scores.oa, seconds, scores.oa_interval)
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that contradict each other, before any work."""
-        as_int("seed", self.seed, 0)
-        fixed = ("recipe", "epochs", "batch_size", "patch", "structure", "whitening")
-        if self.method == AUTO:
-            choose_candidates(self.candidates)
-            given = [name for name in fixed if getattr(self, name) is not None]
-            if given:
-                raise ModelError(
-                    f"method auto chooses the {given[0].replace('_', ' ')} itself: leave it out, or name a method"
-                )
-            if self.budget is not None and not self.budget > 0:
-                raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")
-            return
-        for name in ("candidates", "budget"):
-            if getattr(self, name) is not None:
-                raise ModelError(f"{name} has a meaning with method auto only: leave it out, or ask for auto")
-        spec = self._spec()
-        get_method(spec.method).recipe(spec.recipe)
-        spec.preprocessing_name()
-
-    def _spec(self) -> TrainingSpec:
-        """The training of the method; of its candidates, if it is "auto", seed and device."""
-        device, seed = Device(self.device, self.precision), as_int("seed", self.seed, 0)
-        if self.method == AUTO:
-            return TrainingSpec(seed=seed, device=device)
-        return TrainingSpec(
-            self.method,
-            self.recipe,
-            self.patch,
-            self.whitening,
-            self.structure,
-            self.epochs,
-            self.batch_size,
-            seed,
-            device,
-        )
-
-    def _patch(self) -> int:
-        return self._spec().patch_side
-
-    def _request(self) -> splits.SplitRequest:
-        return splits.SplitRequest(
-            kind=self.split_by,
-            train=float(self.train),
-            val=float(self.val),
-            per_class=None if self.per_class is None else as_int("per_class", self.per_class, 1),
-            block=self.block,
-            seed=as_int("seed", self.seed, 0),
-            patch=self._patch(),
-            folds=self.folds,
-        )
+    def _settings(self) -> Settings:
+        return Settings(**self.get_params(deep=False))
 
     def draw_split(self, labels: Labels, scene: Scene | None = None) -> Split:
         """Draw the split that ``fit`` uses for these labels.
@@ -345,208 +324,12 @@ class ConvCapsClassifier(BaseEstimator):  # type: ignore[misc]
         scene : Scene, optional
             If it is a mosaic, folds hold out whole tiles of it.
         """
-        tiles = labels.tiles or (scene.tiles if scene else ())
-        return splits.draw(labels, self._request(), tiles=tiles, scene=scene)
-
-    def _draw_folds(self, scene: Scene, labels: Labels, split: Split) -> Folds | None:
-        """The folds of the training pixels; None: neither scores nor the choice of a method need them."""
-        tiles = labels.tiles or scene.tiles
-        if split.kind == "folds":
-            return draw_requested_folds(labels, self._request(), tiles=tiles, scene=scene)
-        if self.method != AUTO:
-            return None
-        training = labels.only_pixels(split.train)
-        request = splits.SplitRequest("folds", block=self.block, seed=as_int("seed", self.seed, 0))
-        try:
-            return draw_requested_folds(training, request, tiles=tiles, scene=scene)
-        except SplitError as error:
-            raise SplitError(
-                "method auto compares candidates on folds of the training pixels, and these are too few units for "
-                "that: name a method, such as --method lda, or label more areas of each class"
-            ) from error
-
-    def evaluate(
-        self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
-    ) -> Scores:
-        """Score the classifier on labelled pixels.
-
-        Parameters
-        ----------
-        scene : Scene
-            With the model's bands, not necessarily the scene it was trained on.
-        labels : Labels
-            Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
-        split : Split, optional
-            Score its test pixels only. Default: all labelled pixels.
-        on_progress : callable, optional
-            Called with the number of pixels done and their total.
-
-        Returns
-        -------
-        Scores
-            Accuracies in percent, confusion matrix and reliability of the confidences.
-        """
-        check_kinds(scene, labels)
-        model = self._fitted()
-        model.check_fits(scene)
-        labels.check_fits(scene)
-        labels = labels.where_valid(scene)
-        scored = labels.array > 0  # (rows, columns)
-        if split is not None:
-            scored &= _test_mask(split, labels.shape)
-            if not scored.any():
-                raise SplitError(f"no test pixel of the split is labelled and valid in scene {scene.name!r}")
-        if (unknown := np.setdiff1d(labels.array[scored], model.legend.labels)).size:
-            raise LabelsError(
-                f"labels {labels.name!r} hold classes {unknown.tolist()} that the model does not know: it knows "
-                f"{model.legend.labels.tolist()}; relabel them or leave them out"
-            )
-        compare_names(labels.legend, model.legend)
-        with self._applied(scene):
-            scores = compare(model, scene, labels, scored, on_progress)
-        return with_intervals(scores, _test_units(labels.only_pixels(np.flatnonzero(scored)), model.legend, split))
-
-    def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
-        """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels."""
-        return self.map(scene).classes
-
-    def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """Probability of each class (rows, columns, n), NaN for invalid pixels.
-
-        Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is
-        not calibrated: then these are the ``lengths``.
-        """
-        return self._all_scores(scene, raw=False)
-
-    def lengths(self, scene: Scene) -> npt.NDArray[np.float32]:
-        """The network's own scores (rows, columns, n), 0 to 1; NaN for invalid pixels.
-
-        For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
-        pairs of classes that a class won; for other methods uncalibrated probabilities.
-        """
-        return self._all_scores(scene, raw=True)
-
-    def _all_scores(self, scene: Scene, *, raw: bool) -> npt.NDArray[np.float32]:
-        with self._applied(scene) as model:
-            return map_scores(model, scene, raw=raw)
-
-    def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
-        """Class and confidence of every pixel.
-
-        Parameters
-        ----------
-        scene : Scene
-            With the model's bands.
-        only : (rows, columns) bool array, optional
-            Pixels to classify, e.g. ``labels.array > 0``. Default: all.
-        on_progress : callable, optional
-            Called with the number of pixels done and their total.
-
-        Returns
-        -------
-        ClassMap
-            ``classes`` (rows, columns) int16, 0 where nothing was classified, and ``confidence`` (rows, columns)
-            float32, NaN there.
-        """
-        with self._applied(scene) as model:
-            return map_scene(model, scene, only=only, on_progress=on_progress)
-
-    def map_windows(
-        self,
-        scene: Scene,
-        windows: Iterable[Window],
-        *,
-        only: Mask | None = None,
-        with_scores: bool = False,
-        raw: bool = False,
-        coverage: float | None = None,
-    ) -> Iterator[MappedWindow]:
-        """Map a scene of any size window by window.
-
-        Parameters
-        ----------
-        scene : Scene
-            With the model's bands.
-        windows : iterable of Window
-            Parts of the scene, on the grid of ``tiling``.
-        only : (rows, columns) bool array, optional
-            Pixels to classify. Default: all.
-        with_scores : bool, default False
-            Also give the scores of all classes.
-        raw : bool, default False
-            Scores as by ``lengths``, not calibrated.
-        coverage : float, optional
-            Also give the size of the set of classes that contains the true one with this probability, 0 to 1.
-
-        Yields
-        ------
-        MappedWindow
-            The classes, confidences and other layers of one window.
-        """
-        with self._applied(scene) as model:
-            yield from map_windows(model, scene, windows, WindowOutputs(with_scores, raw, coverage), only=only)
-
-    def resampled(self, scene: Scene) -> Scene:
-        """The scene of another sensor, resampled to the model's bands, to predict and evaluate on."""
-        check_kinds(scene)
-        return self._fitted().resampled(scene)
-
-    @contextmanager
-    def _applied(self, scene: Scene) -> Iterator[TrainedModel]:
-        """The model on its device; inside the context, products have the classifier's precision."""
-        check_kinds(scene)
-        model, device = self._fitted(), Device(self.device, self.precision)
-        model.to(device.name)
-        with device.arithmetic():
-            yield model
-
-    def save(self, path: str | Path) -> None:
-        """Write the model file, for ``load_model``."""
-        write_model(Path(path), self._fitted())
-
-    @property
-    def classes_(self) -> npt.NDArray[np.int16]:
-        return self._fitted().legend.labels
-
-    @property
-    def legend_(self) -> Legend:
-        return self._fitted().legend
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of bands."""
-        return self._fitted().bands
+        return self._settings().draw_split(labels, scene)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the comparison, which holds the scene: a scene need not be picklable."""
-        state: dict[str, Any] = super().__getstate__()
+        """Without the comparison and the known scores, which hold the scene: a scene need not be picklable."""
+        state = {name: value for name, value in vars(self).items() if name != "_known"}
         return state | {"selection_": None} if "selection_" in state else state
-
-    def _fitted(self) -> TrainedModel:
-        try:
-            model: TrainedModel = self.model_
-        except AttributeError:
-            raise NotFittedError("this ConvCapsClassifier is not trained yet: call fit first") from None
-        return model
-
-
-def _test_mask(split: Split, shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    """The test pixels of a split as a mask (rows, columns)."""
-    if split.test.size == 0:
-        raise SplitError("the split has no test pixel to evaluate on: put some into its test set")
-    mask = np.zeros(shape, dtype=bool)
-    mask.ravel()[split.test] = True
-    return mask
-
-
-def _test_units(tested: Labels, legend: Legend, split: Split | None) -> npt.NDArray[np.int64]:
-    """(n,) number of spatial units with test pixels of each class; in a random split, each pixel counts as one."""
-    if split is not None and split.kind == "random":
-        counts = tested.counts()
-        return np.array([counts.get(int(label), 0) for label in legend.labels])
-    units = splits.label_units(tested)
-    classes = np.searchsorted(legend.labels, tested.legend.labels)[units.class_of]
-    return units_per_class(classes, units.unit, len(legend))
 
 
 def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
@@ -555,7 +338,7 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
     Parameters
     ----------
     path : str or Path
-        A model file, such as ``model.safetensors`` of a run.
+        A model file, such as ``model.safetensors`` of a run, or the run's folder.
     device, precision : str
         As of :class:`ConvCapsClassifier`.
 
@@ -563,11 +346,20 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
     -------
     ConvCapsClassifier
         Ready to predict and evaluate; ``split_``, ``scores_`` and ``history_`` are not in the file.
+
+    Examples
+    --------
+    >>> from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
+    >>> import numpy as np
+    >>> cube = np.random.default_rng(0).normal(size=(20, 20, 8)) + np.arange(20)[:, None, None] // 10
+    >>> labels = Labels.from_array(1 + np.arange(400).reshape(20, 20) // 200)
+    >>> trained = ConvCapsClassifier(method="lda").fit(Scene.from_array(cube), labels)
+    >>> trained.save("model.safetensors")
+    >>> bool((load_model("model.safetensors").predict(Scene.from_array(cube)) > 0).all())
+    True
     """
     model = read_model(Path(path))
     drawn, record = model.split.request(patch=model.patch) or splits.SplitRequest(), model.recipe
-    if model.partners:
-        return _load_average(model, drawn, device, precision)
     classifier = ConvCapsClassifier(
         train=drawn.train,
         val=drawn.val,
@@ -575,35 +367,21 @@ def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float
         split_by=drawn.kind,
         block=drawn.block,
         folds=drawn.folds,
-        epochs=record.user_overrides.epochs,
-        batch_size=record.user_overrides.batch_size,
-        patch=model.patch,
         seed=0 if record.seed is None else record.seed,
-        method=model.method,
-        recipe=record.name,
-        whitening=record.whitening,
-        structure=model.structure or None,
         device=device,
         precision=precision,
     )
-    classifier.model_ = model
-    return classifier
-
-
-def _load_average(model: TrainedModel, drawn: splits.SplitRequest, device: str, precision: str) -> ConvCapsClassifier:
-    """The classifier of a model that "auto" averaged: its members have settings of their own."""
-    seed = 0 if model.recipe.seed is None else model.recipe.seed
-    classifier = ConvCapsClassifier(
-        train=drawn.train,
-        val=drawn.val,
-        per_class=drawn.per_class,
-        split_by=drawn.kind,
-        block=drawn.block,
-        folds=drawn.folds,
-        method=AUTO,
-        seed=seed,
-        device=device,
-        precision=precision,
-    )
+    if model.partners:
+        classifier.set_params(method=AUTO)  # its members have settings of their own
+    else:
+        classifier.set_params(
+            method=model.method,
+            recipe=record.name,
+            epochs=record.user_overrides.epochs,
+            batch_size=record.user_overrides.batch_size,
+            patch=model.patch,
+            whitening=record.whitening,
+            structure=model.structure or None,
+        )
     classifier.model_ = model
     return classifier

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
+from collections.abc import Iterable
 
 
 class HypercapsError(Exception):
-    """Base class of all errors that a user can correct."""
+    """Base class of all errors that a user can correct.
+
+    Examples
+    --------
+    >>> from hypercaps import HypercapsError, open_scene
+    >>> try:
+    ...     open_scene("no-such-file.tif")
+    ... except HypercapsError as error:
+    ...     print(type(error).__name__)
+    SceneError
+    """
 
 
 class SceneError(HypercapsError, ValueError):
@@ -29,12 +41,24 @@ class ModelError(HypercapsError, ValueError):
     """A network that can't be built for these bands or parameters."""
 
 
+class MissingTorchError(ModelError, ImportError):
+    """Something that torch computes, where torch is not installed."""
+
+
 class TrainingError(HypercapsError, ArithmeticError):
     """A training that diverged."""
 
 
 class ModelFileError(HypercapsError, ValueError):
     """A model file that is damaged, foreign, or made for another scene."""
+
+
+class CheckpointError(HypercapsError, ValueError):
+    """A checkpoint of a training that is damaged, foreign or missing."""
+
+
+class CheckpointInUseError(CheckpointError):
+    """A training that another process is doing."""
 
 
 class StudyError(HypercapsError, ValueError):
@@ -57,12 +81,23 @@ class Interrupted(HypercapsError):  # noqa: N818 - an event, not an error
     """Stopped by the user before there was a result to keep."""
 
 
+class Paused(HypercapsError):  # noqa: N818 - an event, not an error
+    """A training was stopped after an epoch; its checkpoint is kept."""
+
+
 class SpeedWarning(UserWarning):
     """Correct, but much slower than possible."""
 
 
 class DataWarning(UserWarning):
     """Something about the data that the user should know and that stops nothing."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The end of a message about an unknown name: the known one that is most like it, if one is (0 to 1)."""
+    by_plain = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), by_plain, n=1, cutoff=cutoff)
+    return f"; did you mean {by_plain[close[0]]}?" if close else ""
 
 
 def warn_data(message: str) -> None:

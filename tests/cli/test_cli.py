@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,11 @@ from typer.testing import CliRunner
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
+from hypercaps.inference.model_file import read_model, write_model
 from support.scenes import QUICK, make_cube
 
 QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]
-MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "map.png"}
+MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "familiarity.tif", "map.png"}
 REPORT = {"report.html", "scene.png", "labels.png", "classes.json"}
 RUN_FILES = {
     "model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png", "reliability.png", *MAPS, *REPORT,
@@ -74,7 +76,7 @@ def test_metrics_have_the_documented_keys(run: tuple[Path, Path, Path, Result]) 
     } <= set(metrics)  # fmt: skip
     assert 95 < metrics["oa"] <= 100 and metrics["kappa"] > 90
     assert [set(row) for row in metrics["per_class"]] == [
-        {"label", "name", "accuracy", "test", "interval", "units"}
+        {"label", "name", "accuracy", "test", "interval", "users_interval", "units"}
     ] * 3
     assert sum(map(sum, metrics["confusion"])) == metrics["n_test"]
     assert 0 <= metrics["leakage"] <= 1
@@ -143,8 +145,48 @@ def test_map_repeats_the_runs_map(run: tuple[Path, Path, Path, Result], tmp_path
     assert result.exit_code == 0, result.output
     assert (tmp_path / "m.tif").read_bytes() == (out / "map.tif").read_bytes()
     assert (tmp_path / "c.tif").read_bytes() == (out / "confidence.tif").read_bytes()
+    asked = ["--familiarity", tmp_path / "f.tif", "--unknown", 0.2]
+    assert hypercaps("map", out, cube, "--out", tmp_path / "u.tif", *asked).exit_code == 0
+    assert (tmp_path / "f.tif").read_bytes() == (out / "familiarity.tif").read_bytes()
+    with (
+        pytest.warns(rasterio.errors.NotGeoreferencedWarning),
+        rasterio.open(tmp_path / "u.tif") as raster,
+        rasterio.open(tmp_path / "f.tif") as familiarity,
+    ):
+        np.testing.assert_array_equal(raster.read(1) == 5, familiarity.read(1) < np.float32(0.2))
     assert hypercaps("map", out / "model.safetensors", cube, "--out", tmp_path / "m.png").exit_code == 0
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_older_model_has_no_familiarity(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, _, out, _ = run
+    write_model(tmp_path / "old.safetensors", replace(read_model(out / "model.safetensors"), familiarity=None))
+    plain = ["map", tmp_path / "old.safetensors", cube, "--out", tmp_path / "m.tif"]
+    for option, value in (("--unknown", 0.05), ("--familiarity", tmp_path / "f.tif")):
+        refused(hypercaps(*plain, option, value), f"{option} needs to know", "train it again", nothing_at=plain[-1])
+    assert hypercaps(*plain).exit_code == 0 and not (tmp_path / "f.tif").exists()
+
+
+def test_a_run_folder_stands_for_its_model(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    cube, labels, out, _ = run
+    new = tmp_path / "new" / "maps" / "m.tif"  # in folders that don't exist
+    assert hypercaps("map", out, cube, "--out", new).exit_code == 0
+    assert new.read_bytes() == (out / "map.tif").read_bytes()
+    assert json.loads(hypercaps("evaluate", out, cube, labels, "--json", "-").stdout)["oa"] > 95
+    assert json.loads(hypercaps("info", out, "--json").stdout)["kind"] == "model"
+    refused(hypercaps("map", tmp_path / "new", cube, "--out", tmp_path / "m.tif"), "give a run's model.safetensors")
+
+
+def test_a_failed_map_leaves_no_folder(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
+    np.save(tmp_path / "nothing.npy", np.full((9, 9, 26), np.nan, np.float32))
+    failed = hypercaps("map", run[2], tmp_path / "nothing.npy", "--out", tmp_path / "new" / "maps" / "m.tif")
+    refused(failed, "no valid pixel", nothing_at=tmp_path / "new")
+
+
+def test_a_folder_of_tiles_gets_the_pattern_to_type(tmp_path: Path) -> None:
+    for name in ("a.tif", "b.tif", "notes.txt"):
+        (tmp_path / name).write_bytes(b"")
+    refused(hypercaps("info", tmp_path), "is a folder", f", or '{tmp_path}/*.tif' in quotes for the tiles")
 
 
 def test_evaluate_finds_the_test_set_of_its_own_run(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
@@ -263,10 +305,10 @@ def refused(result: Result, *said: str, nothing_at: Path | None = None) -> None:
         assert not nothing_at.exists()
 
 
-@pytest.mark.parametrize("option", ["--coverage", "--reject"])
+@pytest.mark.parametrize("option", ["--coverage", "--reject", "--unknown"])
 @pytest.mark.parametrize("value", ["0", "1", "-0.1", "90", "nan"])
 def test_a_value_that_is_no_share_is_refused(option: str, value: str, files: tuple[Path, Path], tmp_path: Path) -> None:
-    said = (f"{option} is ", "a share between 0 and 1, such as 0.9, is expected")
+    said = (f"{option} is ", "a share between 0 and 1, such as 0.", "is expected")
     refused(hypercaps("train", *files, "--out", tmp_path / "r", option, value), *said, nothing_at=tmp_path / "r")
     out = tmp_path / "m.tif"
     refused(hypercaps("map", tmp_path / "any", files[0], "--out", out, option, value), *said, nothing_at=out)
@@ -363,15 +405,17 @@ def test_labels_with_no_class(files: tuple[Path, Path], tmp_path: Path) -> None:
     refused(hypercaps("train", files[0], labels, "--out", tmp_path / "out"), "no class", nothing_at=tmp_path / "out")
 
 
-def test_a_class_with_too_few_pixels(files: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("default::hypercaps.errors.DataWarning")
+@pytest.mark.parametrize("options", [("--split", "random"), ("--per-class", 20)])
+def test_a_class_with_too_few_pixels(options: tuple[object, ...], files: tuple[Path, Path], tmp_path: Path) -> None:
     array = make_cube()[1]
     array[array == 2] = 0
     array[0, :3] = 2
     labels = save_labels(tmp_path / "l.npy", array)
-    refused(
-        hypercaps("train", files[0], labels, "--out", tmp_path / "out", "--split", "random"),
-        "class 2", "has 3", "at least 5", nothing_at=tmp_path / "out",
-    )  # fmt: skip
+    result = hypercaps("train", files[0], labels, "--out", tmp_path / "out", "--method", "lda", "--no-map", *options)
+    assert result.exit_code == 0, result.output
+    trained = 1 if "--split" in options else 2  # all but the one to test
+    assert f"{trained} of class 2 (3 labelled)" in " ".join(result.stderr.split()), result.stderr
 
 
 def test_n_per_class_larger_than_a_class(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -403,7 +447,15 @@ def test_nothing_but_nan(tmp_path: Path, files: tuple[Path, Path]) -> None:
 def test_a_constant_cube(tmp_path: Path, files: tuple[Path, Path]) -> None:
     np.save(tmp_path / "flat.npy", np.full((36, 36, 26), 7, np.uint16))
     out = tmp_path / "out"
-    refused(hypercaps("train", tmp_path / "flat.npy", files[1], "--out", out), "constant", nothing_at=out)
+    train = (
+        "train",
+        tmp_path / "flat.npy",
+        files[1],
+        "--out",
+        out,
+        "--quiet",
+    )  # found while methods are compared
+    refused(hypercaps(*train), "constant", nothing_at=out)
 
 
 def test_a_truncated_mat(tmp_path: Path, files: tuple[Path, Path]) -> None:
@@ -416,8 +468,8 @@ def test_a_truncated_mat(tmp_path: Path, files: tuple[Path, Path]) -> None:
 def test_too_few_bands(tmp_path: Path, files: tuple[Path, Path]) -> None:
     np.save(tmp_path / "rgb.npy", make_cube(bands=3)[0])
     out = tmp_path / "out"
-    train = ("train", tmp_path / "rgb.npy", files[1], "--out", out, "--method", "convcapsnet")
-    refused(hypercaps(*train), "at least 25", nothing_at=out)
+    train = ("train", tmp_path / "rgb.npy", files[1], "--out", out, "--method", "capsnet")
+    refused(hypercaps(*train), "at least 17", "such as convcapsnet or lda", nothing_at=out)
 
 
 def test_unknown_methods_and_recipes(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -446,7 +498,8 @@ def test_impossible_outputs(run: tuple[Path, Path, Path, Result], tmp_path: Path
     cube, _, out, _ = run
     model = out / "model.safetensors"
     refused(hypercaps("map", model, cube, "--out", tmp_path / "m.doc"), "must end in")
-    refused(hypercaps("map", model, cube, "--out", tmp_path / "no" / "m.tif"), "there is no folder")
+    (tmp_path / "file").write_text("no folder")
+    refused(hypercaps("map", model, cube, "--out", tmp_path / "file" / "m.tif"), "there is no folder")
     refused(
         hypercaps("map", model, cube, "--out", tmp_path / "m.tif", "--confidence", tmp_path / "m.tif"), "of its own"
     )
@@ -586,21 +639,22 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
         assert result.exception is not None and type(result.exception).__name__ == "SceneError"
 
 
-def test_ctrl_c_keeps_the_best_model_so_far(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """A real Ctrl-C in a real process, after the first epochs."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_keeps_the_best_model_so_far(number: int, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """A real signal in a real process, after the first epochs."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "hypercaps", "train", *map(str, files), "--out", str(out), "--split", "random"]
     command += ["--epochs", "100000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:  # without a terminal, the first epoch is a line
+        assert process.stderr is not None
+        for line in process.stderr:  # without a terminal, the first epoch is a line
             if "epoch 1/" in line:
                 break
         time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said, wrong = process.communicate(timeout=120)
-    assert process.returncode == 0, wrong
-    assert "Interrupted" in said and "best model so far" in said
+    assert process.returncode == 130, wrong
+    assert "Interrupted" in wrong and "best model so far" in wrong and "OA" in said
     assert {path.name for path in out.iterdir()} == RUN_FILES
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["interrupted"] is True and metrics["best_epoch"] <= metrics["epochs"] < 100_000
@@ -614,7 +668,7 @@ def test_ctrl_c_while_mapping_gives_up_only_the_map(
 
     monkeypatch.setattr(ConvCapsClassifier, "map_windows", stop)
     result = hypercaps("train", *files, "--out", tmp_path / "out", "--split", "random", "--epochs", 1)
-    assert result.exit_code == 0 and "the run has no map" in result.output
+    assert result.exit_code == 130 and "the run has no map" in result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == RUN_FILES - MAPS
 

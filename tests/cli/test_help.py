@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -18,9 +20,11 @@ KINDS = {
     "--out": {("DIR", "train"), ("DIR", "study"), ("FILE", "map"), ("FILE", "explain"), ("FILE", "suggest")},
     "--json": {
         ("", "scenes"), ("", "info"), ("", "methods"), ("FILE", "evaluate"), ("FILE", "explain"),
+        ("FILE", "train"),
     },
     "--probabilities": {("", "train"), ("FILE", "map")},
-    "--budget": {("MINUTES", "train"), ("MINUTES", "study")},  # of a comparison that ends, of a study that continues
+    "--budget": {("MINUTES", "train"), ("MINUTES", "study")},  # of one training, and of a study
+    "--resume": {("DIR", "train"), ("", "map")},
 }  # fmt: skip
 
 
@@ -51,7 +55,20 @@ def default_is_shown(option: TyperOption) -> bool:
 
 
 def test_all_commands_are_checked() -> None:
-    names = {"train", "map", "evaluate", "explain", "suggest", "scenes", "scenes download", "info", "methods", "study"}
+    names = {
+        "train",
+        "map",
+        "evaluate",
+        "explain",
+        "suggest",
+        "export",
+        "serve",
+        "scenes",
+        "scenes download",
+        "info",
+        "methods",
+        "study",
+    }
     assert set(COMMANDS) == names
 
 
@@ -102,3 +119,13 @@ def test_no_name_of_an_option_is_cut_off(name: str, columns: int) -> None:
     assert max(len(line) for line in result.output.splitlines()) <= columns
     for option in options_of(COMMANDS[name]):
         assert f" {option.opts[0]} " in result.output, option.opts
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_names_a_page_that_exists(name: str) -> None:
+    pages = re.findall(r"See\s(docs/[\w-]+\.md)\.", str(COMMANDS[name].help))
+    assert len(pages) == 1 and (Path(__file__).parents[2] / pages[0]).is_file(), pages
+
+
+def test_the_help_of_the_program_names_the_front_page() -> None:
+    assert "See docs/index.md." in CliRunner().invoke(app, ["--help"]).output

@@ -7,9 +7,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from hypercaps.cli import app
 from hypercaps.cli.tables import print_scores
 from hypercaps.inference.run_metrics import RunMetrics
 from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
@@ -25,7 +28,7 @@ def printed(metrics: RunMetrics, folder: Path | None = None) -> list[str]:
 
 def test_folds_show_intervals_and_what_was_held_out() -> None:
     lines = printed(folds_metrics())
-    assert "class name test pixels polygons accuracy 95 % interval" in lines
+    assert "class name test pixels polygons producer's accuracy 95 % interval" in lines
     assert "1 corn 120 20 75.0 % 61.2 to 86.0" in lines
     assert "3 oats 0 0 not tested" in lines
     assert (
@@ -44,7 +47,9 @@ def test_other_splits_look_as_before() -> None:
     bounds = dict.fromkeys(("oa_interval", "aa_interval", "kappa_interval"))
     lines = printed(folds_metrics(split="random", leakage=0.5, per_class=plain, n_units=None, untested=(), **bounds))
     assert (
-        "class name test pixels accuracy" in lines and "1 corn 120 75.00 %" in lines and "3 oats 0 not tested" in lines
+        "class name test pixels producer's accuracy" in lines
+        and "1 corn 120 75.00 %" in lines
+        and "3 oats 0 not tested" in lines
     )
     assert "OA 84.10 % AA 87.50 % kappa 73.00 % on 210 test pixels (230 training, 0 validation pixels)" in lines
     assert any(line.startswith("Split: random (pixels at random), leakage 50.0 %") for line in lines)
@@ -62,12 +67,12 @@ def test_nothing_is_scored_without_a_split() -> None:
 def test_candidates_are_a_table_with_the_chosen_ones_first() -> None:
     method = "average of convcapsnet-7-propagated and logistic"
     lines = printed(folds_metrics(candidates=CANDIDATES, method=method, recipe=None, epochs=0))
-    head = lines.index("candidate OA 95 % log loss folds seconds outcome")
+    head = lines.index("candidate OA 95 % log loss folds time outcome")
     assert lines[head + 1 : head + 5] == [
-        "convcapsnet-7-propagated 82.0 % 0.55 5 90.0 weight 0.6 in the average",
-        "logistic 80.0 % 70.0 to 88.0 0.62 5 2.5 weight 0.4 in the average",
-        "random-forest 83.0 % 73.5 to 90.0 0.70 5 4.0 left out",
-        "lda 61.2 % 50.0 to 71.0 1.02 1 0.3 left out after 1 of 5 folds",
+        "convcapsnet-7-propagated 82.0 % 0.55 5 90 s weight 0.6 in the average",
+        "logistic 80.0 % 70.0 to 88.0 0.62 5 2 s weight 0.4 in the average",
+        "random-forest 83.0 % 73.5 to 90.0 0.70 5 4 s left out",
+        "lda 61.2 % 50.0 to 71.0 1.02 1 0 s left out after 1 of 5 folds",
     ]
     assert any("Not run: rbf-svm (it would take too long)." in line for line in lines)
     assert "1,234 parameters, trained in 12.5 s" in lines
@@ -75,7 +80,7 @@ def test_candidates_are_a_table_with_the_chosen_ones_first() -> None:
 
 def test_baseline_and_doubtful_labels_have_a_line_each(tmp_path: Path) -> None:
     metrics = folds_metrics(baseline=lda_baseline(62.1), doubtful=4)
-    assert "LDA on the same pixels: 62.1 % (0.1 s)." in printed(metrics)
+    assert "LDA on the same pixels: 62.1 % (50.0 to 71.0), in 0.1 s." in printed(metrics)
     assert "4 labels are doubtful: see doubtful.gpkg" in printed(metrics, tmp_path)
     (tmp_path / "doubtful.csv").touch()  # of a scene without a coordinate system
     assert "4 labels are doubtful: see doubtful.csv" in printed(metrics, tmp_path)
@@ -85,3 +90,17 @@ def test_baseline_and_doubtful_labels_have_a_line_each(tmp_path: Path) -> None:
 def test_names_of_classes_are_no_markup(name: str) -> None:
     text = "\n".join(printed(folds_metrics(untested=(name,))))
     assert f"Not tested: {name}" in text
+
+
+def test_texts_from_files_do_not_control_the_terminal(tmp_path: Path) -> None:
+    """Class names of an ENVI header, names of arrays, and a file's own name."""
+    names = "none, \x1b]0;owned\x07water\x9b31m, \x1b[31msoil"
+    header = "ENVI\nsamples = 4\nlines = 3\nbands = 1\ndata type = 1\ninterleave = bsq\nbyte order = 0\n"
+    (tmp_path / "gt.hdr").write_text(f"{header}class names = {{{names}}}\n", encoding="utf-8")
+    (tmp_path / "gt.img").write_bytes(bytes([1, 2] * 6))
+    np.savez(tmp_path / "\x1b[2J.npz", **{"\x1b[31ma": np.ones((2, 3, 4)), "\x1b[31mb": np.ones((2, 3, 4))})  # type: ignore[arg-type]
+    for name, code in (("gt.img", 0), ("\x1b[2J.npz", 2)):
+        result = CliRunner().invoke(app, ["info", str(tmp_path / name)])
+        assert result.exit_code == code, result.output
+        assert all(line.isprintable() for line in result.output.split("\n")), result.output
+    assert "soil" in CliRunner().invoke(app, ["info", str(tmp_path / "gt.img")]).output

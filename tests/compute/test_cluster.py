@@ -34,9 +34,10 @@ from hypercaps.data.tiling import TILE
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import ClusterError, DataWarning, SceneError
 from hypercaps.inference.calibration import Calibration
+from hypercaps.inference.familiarity import Familiarity
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
-from hypercaps.inference.predict import ClassMap, WindowOutputs, map_scene, map_scores, map_window
+from hypercaps.inference.predict import ClassMap, WindowOutputs, map_familiarity, map_scene, map_scores, map_window
 from hypercaps.io.open import Opening, open_scene
 from hypercaps.io.paths import absolute
 from hypercaps.models.registry import get_method
@@ -92,7 +93,10 @@ class Made:
         network = chosen.network(self.scene.bands, 3, patch=chosen.patch, seed=0).eval()
         model = TrainedModel(method, chosen.patch, {}, network, preprocessing, Legend.of([2, 5, 7]))
         calibration = Calibration(0.5, 9, conformity=np.linspace(0.3, 0.5, 9))
-        write_model(path, replace(model, calibration=calibration))
+        spectra = np.random.default_rng(0).normal(size=(9, self.scene.bands))
+        mean, distances = np.full(self.scene.bands, 1000.0), np.arange(1e4, 1e6, 1e3)
+        familiarity = Familiarity(11, mean, np.eye(self.scene.bands), spectra, distances)
+        write_model(path, replace(model, calibration=calibration, familiarity=familiarity))
         return path
 
     def job(self, method: str = "convcapsnet") -> tuple[TrainedModel, MapJob]:
@@ -143,10 +147,12 @@ def test_a_map_is_the_same_to_the_bit_as_in_one_process(cluster: Cluster, made: 
         expected_scores = map_scores(model, made.scene)
     windows = list(tile_windows(made.scene.whole, 2 * TILE))
     found_windows = []
-    outputs = WindowOutputs(with_scores=True, coverage=0.9)
+    outputs = WindowOutputs(with_scores=True, coverage=0.9, with_familiarity=True)
+    expected_familiarity = map_familiarity(model, made.scene)
     for mapped in map_windows_on(cluster, job, iter(windows), outputs):
         found_windows.append(mapped.at)
         np.testing.assert_array_equal(mapped.scores, expected_scores[mapped.at.rows, mapped.at.cols])
+        np.testing.assert_array_equal(mapped.familiarity, expected_familiarity[mapped.at.rows, mapped.at.cols])
         np.testing.assert_array_equal(mapped.sets, map_window(model, made.scene, mapped.at, outputs=outputs).sets)
     assert found_windows == windows
 
@@ -357,8 +363,9 @@ def test_an_address_without_a_scheduler_is_refused(made: Made) -> None:
     assert not (made.folder / "study").exists()
 
 
-def test_ctrl_c_ends_the_workers_silently(made: Made) -> None:
-    """A real Ctrl-C, which reaches every process of the terminal."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_ends_the_workers_silently(number: int, made: Made) -> None:
+    """A real signal, which reaches every process of the terminal."""
     command = [sys.executable, "-m", "hypercaps", "map", made.model("convcapsnet"), made.whole_path, "--workers", "2"]
     with subprocess.Popen(
         [*map(str, command), "--out", str(made.folder / "map.tif")],
@@ -370,7 +377,10 @@ def test_ctrl_c_ends_the_workers_silently(made: Made) -> None:
         while len(workers := worker_processes(process.pid)) < 2:
             assert process.poll() is None
             time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)
+        if number == signal.SIGTERM:
+            process.terminate()  # dask's processes take it as a loss of workers
+        else:
+            os.killpg(process.pid, number)
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and said.startswith("Stopped. ") and said.count("\n") == 1
     assert not (made.folder / "map.tif").exists()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hypercaps import ConvCapsClassifier, Labels, Scene
-from hypercaps.compute.devices import Device
+from hypercaps.compute.devices import Device, arithmetic_here, is_same_arithmetic
 from hypercaps.errors import ModelError
 from hypercaps.models.capsules import kernels
 from support.scenes import QUICK
@@ -45,3 +45,11 @@ def test_the_compiled_kernels_leave_half_precision_alone() -> None:
         assert not kernels.usable(tensor)
     assert not kernels.usable(tensor.double())
     assert not kernels.usable(torch.zeros(1, device="meta"))
+
+
+def test_processes_compute_alike_if_one_has_not_used_torch() -> None:
+    with_torch = arithmetic_here()  # this test has
+    kernels = with_torch.partition(" and ")[0]
+    assert with_torch != kernels and is_same_arithmetic(with_torch, kernels) and is_same_arithmetic(kernels, kernels)
+    assert not is_same_arithmetic(with_torch, "other kernels") and not is_same_arithmetic(kernels, "other kernels")
+    assert not is_same_arithmetic(with_torch, f"{kernels} and torch for another processor")

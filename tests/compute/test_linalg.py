@@ -40,7 +40,7 @@ def test_the_statistics_of_a_scene_are_the_same_to_the_bit_for_any_number_of_thr
         use_threads(threads)
         with threadpool_limits(threads, user_api="blas"):
             whitening = PCAWhitening.fit(scene)
-            edges = edge_features(whitening, whitening.transform(scene.read().values).flatten(0, 1).numpy())
+            edges = edge_features(whitening, whitening.transform(scene.read().values).reshape(-1, scene.bands))
             results.append(whitening.arrays() | Standardising.fit(scene).arrays() | {"guide": edges})
     for other in results[1:]:
         for name, array in results[0].items():

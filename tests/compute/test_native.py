@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import torch
 from hypercaps.compute import native
 from hypercaps.errors import SpeedWarning
 from hypercaps.models.convcapsnet import ConvCapsNet
+from support.build_hook import load_build_hook
 
 compiled = pytest.mark.skipif(not native.available(), reason="hypercaps was installed without compiled kernels")
 
@@ -55,6 +55,28 @@ def test_they_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYPERCAPS_NATIVE", "off")
     assert not native.available()
     torch.testing.assert_close(lengths(), with_them, rtol=0, atol=1e-5)
+
+
+@compiled
+def test_a_narrower_variant_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never a wider one than the processor has, and only one whose library is there."""
+    widest = native.variant()
+    assert widest is not None
+    for name, bits in native.VARIANTS.items():
+        monkeypatch.setenv("HYPERCAPS_NATIVE", name)
+        assert native.VARIANTS[str(native.variant())] == min(bits, native.VARIANTS[widest])
+    monkeypatch.setenv("HYPERCAPS_NATIVE", "baseline")
+    assert native.variant() == "baseline"
+
+
+@compiled
+def test_a_library_of_an_older_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    native._load.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(native.ctypes, "CDLL", lambda path: object())
+        with pytest.warns(SpeedWarning, match="reinstall"):
+            assert not native.available()
+    native._load.cache_clear()
 
 
 @compiled
@@ -110,22 +132,10 @@ def test_the_first_use_is_fast() -> None:
 
 # ---- how they are compiled -------------------------------------------------------------------------------------------
 
-HOOK = Path(__file__).parents[2] / "hatch_build.py"
-
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """hatch_build.py, without hatchling, which is only there during a build."""
-    interface = ModuleType("hatchling.builders.hooks.plugin.interface")
-    interface.BuildHookInterface = object  # type: ignore[attr-defined]
-    for name in ("hatchling", "hatchling.builders", "hatchling.builders.hooks", "hatchling.builders.hooks.plugin"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, interface.__name__, interface)
-    spec = importlib.util.spec_from_file_location("hatch_build", HOOK)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_build_hook(monkeypatch)
 
 
 SOURCE = Path(native.__file__).parent
@@ -156,8 +166,8 @@ def test_without_a_compiler_pip_installs_one(hook: ModuleType, monkeypatch: pyte
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(hook.platform, "system", lambda: "Windows")
     monkeypatch.setattr(hook.platform, "machine", lambda: "AMD64")
-    assert hook.KernelsHook.dependencies(None) == ["ziglang>=0.13,<1"]
+    assert hook.compiler_package() == ["ziglang>=0.13,<1"]
     monkeypatch.setattr(hook.platform, "machine", lambda: "riscv64")
-    assert hook.KernelsHook.dependencies(None) == []
+    assert hook.compiler_package() == []
     monkeypatch.setenv("CC", "cc")
-    assert hook.KernelsHook.dependencies(None) == []
+    assert hook.compiler_package() == []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hypercaps.data.labels import Labels, Legend, LegendEntry, default_color
+from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, LabelsError, SceneError
@@ -31,6 +31,21 @@ def test_nan_infinity_and_nodata_are_invalid() -> None:
     cube[1, 0, 0] = 1e300  # too large for float32
     valid = Scene.from_array(cube, nodata=-9999).read().valid
     np.testing.assert_array_equal(valid, [[False, False, True], [False, True, False]])
+
+
+def test_the_checksum_depends_on_valid_values_and_their_places() -> None:
+    values = np.random.default_rng(0).random((4, 5, 3), dtype=np.float32)
+    valid = np.ones((4, 5), dtype=bool)
+    valid[1, 2] = False
+    expected = Pixels(values, valid).checksum()
+    undefined = values.copy()
+    undefined[1, 2] = np.nan
+    assert Pixels(undefined, valid).checksum() == expected == Pixels(np.asfortranarray(values), valid).checksum()
+    changed = values.copy()
+    changed[3, 4, 1] = np.nextafter(changed[3, 4, 1], 2)
+    others = [Pixels(changed, valid), Pixels(values, np.ones_like(valid)), Pixels(values[::-1], valid[::-1])]
+    others += [Pixels(values[:, ::-1], valid[:, ::-1]), Pixels(values[:, :, ::-1], valid)]
+    assert all(other.checksum() != expected for other in others)
 
 
 def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None:
@@ -215,7 +230,3 @@ def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
         Legend((LegendEntry(0, "a", (0, 0, 0)),))
     with pytest.raises(LabelsError, match="2 names for 3"):
         Legend.of([1, 2, 3], ["a", "b"])
-
-
-def test_default_colours_are_distinct() -> None:
-    assert len({default_color(i) for i in range(60)}) == 60

@@ -40,7 +40,14 @@ def test_scenes_stored_by_row_are_read_in_strips() -> None:
     assert {at.c1 - at.c0 for at in windows} == {600} and windows[0].r1 == 96
 
 
-@pytest.mark.parametrize(("pixels", "rows", "cols"), [(1 << 20, 512, 512), (1 << 17, 352, 352), (40_000, 192, 192)])
+@pytest.mark.parametrize(("pixels", "rows", "cols"), [(1 << 20, 496, 496), (1 << 17, 352, 352), (40_000, 192, 192)])
 def test_blocks_are_read_whole_if_they_fit(pixels: int, rows: int, cols: int) -> None:
     first = plan_windows(scene_of(5000, 5000, (512, 512)), patch=7, pixels=pixels)[0]
     assert (first.r1, first.c1) == (rows, cols)
+
+
+def test_windows_of_whole_blocks_need_no_block_of_the_next_ones() -> None:
+    windows = plan_windows(scene_of(2000, 2000, (256, 256)), patch=7, pixels=80_000)
+    firsts = [at for at in windows if at.c0 == 0]
+    for at, block in zip(firsts, range(256, 2000, 256), strict=False):
+        assert block - TILE <= at.r1 <= block - 3

@@ -15,47 +15,20 @@ import safetensors.torch
 import torch
 
 from hypercaps.classifier import ConvCapsClassifier, load_model
-from hypercaps.data.labels import Labels
-from hypercaps.data.scene import Scene
+from hypercaps.compute.tensors import tensors_digest
 from hypercaps.errors import DataWarning, ModelFileError
-from hypercaps.inference.calibration import fit_temperature
 from hypercaps.inference.model import TrainedModel
-from hypercaps.inference.model_file import _digest, read_model, write_model
+from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.inference.predict import map_scene, map_scores
-from hypercaps.inference.scoring import calibrate, pixel_scores
-from support.scenes import make_fields
+from hypercaps.inference.scoring import pixel_scores
+from support.averages import WEIGHTS, as_member, make_average, opened
 
-WEIGHTS = (0.5, 0.3, 0.2)
 Json = dict[str, Any]
-
-
-def opened(bands: int = 26) -> tuple[Scene, Labels]:
-    """50 rows and 53 columns, so that windows at the border are incomplete, with pixels without data."""
-    cube, labels = make_fields(50, 53, bands, noise=120.0)
-    cube[12:15, 14:19], cube[31, 31], cube[47:, :2] = np.nan, np.nan, np.nan
-    labels[np.isnan(cube[..., 0])] = 0
-    return Scene.from_array(cube, name="fields", wavelengths=np.arange(bands) * 10.0 + 400), Labels.from_array(labels)
-
-
-def as_member(model: TrainedModel, weight: float, scene: Scene, labels: Labels) -> TrainedModel:
-    pixels = np.flatnonzero(labels.array)
-    truth = np.searchsorted(labels.legend.labels, labels.array.ravel()[pixels])
-    own = fit_temperature(pixel_scores(model, scene, pixels), truth)
-    return replace(model, weight=weight, own_calibration=own, calibration=None)
 
 
 @pytest.fixture(scope="module")
 def average() -> TrainedModel:
-    """LDA on single pixels, LDA on patches of 5 and a network on patches of 7."""
-    scene, labels = opened()
-    trainings: list[Json] = [{"method": "lda"}, {"method": "lda", "patch": 5}, {"epochs": 1, "recipe": "paper"}]
-    with pytest.warns(DataWarning):
-        fitted = [ConvCapsClassifier(**given).fit(scene, labels, evaluate=False) for given in trainings]
-        members = [as_member(one.model_, w, scene, labels) for one, w in zip(fitted, WEIGHTS, strict=True)]
-        whole = replace(members[0], partners=tuple(members[1:]))
-        calibration = calibrate(whole, scene, labels, fitted[0].split_.val)
-    assert calibration is not None
-    return replace(whole, calibration=calibration)
+    return make_average()[0]
 
 
 @pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")
@@ -131,6 +104,12 @@ def header_of(path: Path) -> Json:
     return header
 
 
+def test_an_average_is_named_after_all_its_methods(average: TrainedModel) -> None:
+    assert average.title == "average of lda, lda and convcapsnet"
+    assert average.heading == "average of LDA, LDA and 1D-ConvCapsNet"
+    assert average.members[0].heading == "LDA"
+
+
 def test_only_averages_need_a_new_version(average: TrainedModel, tmp_path: Path) -> None:
     single = replace(average.members[0], weight=1.0, own_calibration=None)
     for model, version in ((single, 2), (average, 3)):
@@ -148,7 +127,7 @@ def forge(path: Path, change: Callable[[Json, dict[str, torch.Tensor]], object],
     header = header_of(path)
     change(header["description"], arrays)
     if digest:
-        header["digest"] = _digest(arrays, header["description"])
+        header["digest"] = tensors_digest(arrays, header["description"])
     safetensors.torch.save_file(arrays, path, metadata={"hypercaps-model": json.dumps(header)})
     return path
 

@@ -9,12 +9,20 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.isotonic import IsotonicRegression
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.errors import ModelFileError
-from hypercaps.inference.calibration import Calibration, cross_calibrate, fit_calibration
+from hypercaps.inference.calibration import (
+    FITS,
+    Calibration,
+    cross_calibrate,
+    fit_calibration,
+    fit_temperature,
+    isotonic,
+)
 from hypercaps.inference.metrics import RejectionRow, calibration_error, rejection_table, reliability
 from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.inference.predict import WindowOutputs, map_scores, map_windows, windows_of
@@ -58,7 +66,7 @@ def test_isotonic_is_taken_where_a_temperature_can_not_help() -> None:
     assert found.kind == "isotonic"
     right = truth == 0
     assert error_of(found(scores).max(axis=1), right) < 0.05
-    assert fit_calibration(scores[:20], truth[:20]).kind == "temperature"  # too few for more than one number
+    assert fit_calibration(scores[:20], truth[:20]).kind != "isotonic"  # too few for more than one number
 
 
 def test_all_right_does_not_mean_certain() -> None:
@@ -68,6 +76,51 @@ def test_all_right_does_not_mean_certain() -> None:
         scores[np.arange(n), truth] = 0.9
         confidence = fit_calibration(scores, truth)(scores).max()
         assert 0.8 < confidence < 1 - 0.1 / n
+
+
+def vote_scores(n: int, seed: int, *, accuracy: float) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Scores as an SVM of three classes gives them: shares of won pairs, which don't sum to 1.
+
+    The winner's score is about the accuracy: as a confidence, it needs no calibration.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permuted(np.tile(np.arange(3), (n, 1)), axis=1)  # winner, second, last
+    scores = np.empty((n, 3), np.float32)
+    for place, score in enumerate((accuracy, 0.5, 0.1)):
+        scores[np.arange(n), order[:, place]] = score + 0.02 * rng.uniform(-1, 1, n)
+    return scores, np.where(rng.random(n) < accuracy, order[:, 0], order[:, 1])
+
+
+@pytest.mark.parametrize("pixels", [2, 5, 12, 21, 60])
+def test_few_pixels_do_no_harm_to_good_scores(pixels: int) -> None:
+    fresh, truth = vote_scores(4000, 10**6, accuracy=0.97)
+    right = fresh.argmax(axis=1) == truth
+    found = [fit_calibration(*vote_scores(pixels, seed, accuracy=0.97))(fresh).max(axis=1) for seed in range(30)]
+    after = [error_of(confidence, right) for confidence in found]
+    assert error_of(fresh.max(axis=1), right) < 0.02 and np.mean(after) < 0.03 and max(after) < 0.1
+    assert min(confidence.min() for confidence in found) > 0.8  # --reject 0.6 removes nothing
+
+
+def test_too_few_pixels_keep_the_scores() -> None:
+    scores, truth = made_scores(9, 0)
+    found = fit_calibration(scores, truth)
+    assert found.kind == "none" and found.pixels == 9 and found.conformity.size == 9
+    likely = found(scores)
+    unequal = scores.max(axis=1) > 0.6  # elsewhere another class would get more than the winner
+    np.testing.assert_array_equal(likely.max(axis=1)[unequal], scores.max(axis=1)[unequal])
+    np.testing.assert_allclose(likely.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(likely.argmax(axis=1), scores.argmax(axis=1))
+
+
+def test_more_pixels_improve_bad_scores_more() -> None:
+    """Scores that are far off are calibrated, the better the more pixels there are."""
+    fresh, fresh_truth = made_scores(5000, 10**6)
+    right = fresh.argmax(axis=1) == fresh_truth
+    errors = [
+        np.mean([error_of(fit_calibration(*made_scores(n, seed))(fresh).max(axis=1), right) for seed in range(10)])
+        for n in (5, 40, 160, 2000)
+    ]
+    assert errors[0] > 0.15 and errors == sorted(errors, reverse=True) and errors[-1] < 0.03
 
 
 @settings(max_examples=60, deadline=None)
@@ -89,11 +142,11 @@ def test_the_winner_stays_the_winner(seed: int, temperature: float, shares: list
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["temperature", "isotonic"])
+@pytest.mark.parametrize("kind", ["none", "temperature", "isotonic"])
 def test_a_pixel_gets_the_same_bits_whatever_is_beside_it(kind: str) -> None:
     scores, _ = made_scores(40_000, 3, classes=16)
     knots = np.linspace(0, 1, 30) if kind == "isotonic" else np.empty(0)
-    calibration = Calibration(0.37, 100, knots, knots**2)
+    calibration = Calibration(0.37, 100, knots, knots**2, keeps_scores=kind == "none")
     whole = calibration(scores)
     for start, stop in ((0, 1), (7, 24), (16_380, 16_391), (39_999, 40_000)):
         np.testing.assert_array_equal(calibration(scores[start:stop]), whole[start:stop])
@@ -231,12 +284,21 @@ def test_it_goes_through_the_model_file(unsure: ConvCapsClassifier, tmp_path) ->
         {"temperature": 0.0}, {"temperature": float("nan")}, {"pixels": 0}, {"conformity": np.array([0.5])},
         {"at": np.array([0.1, 0.2]), "share": np.array([0.5])}, {"at": np.array([0.2, 0.1]), "share": np.zeros(2)},
         {"at": np.array([0.2, np.nan]), "share": np.zeros(2)}, {"at": np.zeros(1), "share": np.array([1.5])},
-        {"conformity": np.zeros(3, dtype=np.float32)},
+        {"conformity": np.zeros(3, dtype=np.float32)}, {"at": np.zeros(1), "share": np.zeros(1), "keeps_scores": True},
     ],
 )  # fmt: skip
 def test_what_no_fit_gives_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="calibration"):
         Calibration(**({"temperature": 1.0, "pixels": 3} | wrong))  # type: ignore[arg-type]
+
+
+def test_scores_that_were_kept_go_through_the_model_file(trained: ConvCapsClassifier, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    kept = Calibration(1.0, 3, conformity=np.array([0.1, 0.5, 0.9]), keeps_scores=True)
+    write_model(tmp_path / "m.safetensors", replace(trained.model_, calibration=kept))
+    found = read_model(tmp_path / "m.safetensors").calibration
+    assert found is not None and found.kind == "none" and found.describe() == kept.describe()
+    scores, _ = made_scores(20, 0)
+    np.testing.assert_array_equal(found(scores), kept(scores))
 
 
 def test_without_validation_pixels_nothing_is_calibrated() -> None:
@@ -250,24 +312,35 @@ def test_without_validation_pixels_nothing_is_calibrated() -> None:
     np.testing.assert_array_equal(bare.predict_proba(scene), bare.lengths(scene))
 
 
-@pytest.mark.parametrize("isotonic", [False, True])
-def test_a_pixel_is_calibrated_without_its_own_fold(isotonic: bool) -> None:
+@pytest.mark.parametrize("kind", ["temperature", "isotonic"])
+def test_a_pixel_is_calibrated_without_its_own_fold(kind: str) -> None:
     scores, truth = made_scores(600, 3)
     fold = np.arange(600) * 7 % 4
-    before = cross_calibrate(scores, truth, fold, isotonic=isotonic)
+    before = cross_calibrate(scores, truth, fold, FITS[kind])
     for k in range(4):
         own = fold == k
         other_truth = np.where(own, (truth + 1) % 6, truth)
-        after = cross_calibrate(scores, other_truth, fold, isotonic=isotonic)
+        after = cross_calibrate(scores, other_truth, fold, FITS[kind])
         np.testing.assert_array_equal(after[own], before[own])
         for other in set(range(4)) - {k}:  # to whose calibrations these labels belong
             assert (after[fold == other] != before[fold == other]).any(axis=1).mean() > 0.9
         other_scores = np.where(own[:, None], scores[:, ::-1], scores)
-        after = cross_calibrate(other_scores, truth, fold, isotonic=isotonic)
+        after = cross_calibrate(other_scores, truth, fold, FITS[kind])
         np.testing.assert_array_equal(after[own], before[own][:, ::-1])
 
 
 def test_a_single_fold_is_calibrated_by_itself() -> None:
     scores, truth = made_scores(300, 4)
     likely = cross_calibrate(scores, truth, np.zeros(300, dtype=int))
-    np.testing.assert_array_equal(likely, Calibration(fit_calibration(scores, truth).temperature, 300)(scores))
+    np.testing.assert_array_equal(likely, fit_temperature(scores, truth)(scores))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_isotonic_regression_is_scikit_learns(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 400))
+    at = rng.random(n).astype(np.float32).astype(np.float64)
+    at[rng.random(n) < 0.3] = at[0]  # the same place several times
+    values = np.where(rng.random(n) < at, 1.0, rng.random(n))
+    expected = IsotonicRegression(y_min=0.0, y_max=0.9).fit_transform(at, values)
+    np.testing.assert_array_equal(np.clip(isotonic(at, values), 0.0, 0.9), expected)

@@ -109,7 +109,9 @@ def test_an_invalid_neighbour_is_reflected_and_an_invalid_pixel_is_refused(
     scene = Scene.from_array(cube, name="torn")
     found = explain_at(model, scene, 10, 11)
     assert np.isfinite(found.per_pixel).all()
-    with pytest.raises(SceneError, match="row 10, column 10 of scene 'torn' holds NaN, infinity or nodata"):
+    with pytest.raises(
+        SceneError, match="row 10, column 10 of scene 'torn' holds NaN, infinity, nodata or absurd values"
+    ):
         explain_at(model, scene, 10, 10)
 
 

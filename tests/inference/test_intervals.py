@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from hypercaps.data.labels import Legend
-from hypercaps.inference.intervals import Interval, score_intervals, weighted_scores
+from hypercaps.inference.intervals import Interval, score_intervals
 from hypercaps.inference.metrics import score
 
 matrices = st.integers(2, 6).flatmap(
@@ -19,6 +19,23 @@ def contains(interval: Interval | None, value: float) -> bool:
     return interval is not None and interval.low - 1e-9 <= value <= interval.high + 1e-9
 
 
+def kappa(confusion: np.ndarray) -> float:
+    """Cohen's kappa in percent; 100 where all pixels are of one class and right."""
+    shares = confusion / confusion.sum()
+    by_chance = float(shares.sum(axis=0) @ shares.sum(axis=1))
+    return 100.0 if by_chance == 1 else 100 * (float(np.trace(shares)) - by_chance) / (1 - by_chance)
+
+
+def test_users_accuracies_have_the_units_that_were_predicted_as_the_class() -> None:
+    confusion = np.array([[80, 20, 0], [0, 50, 0], [0, 0, 0]])
+    found = score_intervals(confusion, np.array([100, 50, 0])).users  # single pixels
+    low, high = beta.ppf([0.025, 0.975], 50.5, 20.5) * 100
+    assert found[1] is not None and found[1].low == pytest.approx(low) and found[1].high == pytest.approx(high)
+    assert found[0] is not None and found[0].high == 100 and found[2] is None
+    polygons = score_intervals(confusion, np.array([10, 5, 0])).users[1]
+    assert polygons is not None and polygons.low < low and polygons.high > high
+
+
 @settings(max_examples=100, deadline=None)
 @given(matrix=matrices, seed=st.integers(0, 99))
 def test_intervals_contain_the_scores_and_narrow_with_units(matrix: list[list[int]], seed: int) -> None:
@@ -26,19 +43,18 @@ def test_intervals_contain_the_scores_and_narrow_with_units(matrix: list[list[in
     if not confusion.any():
         return
     rng = np.random.default_rng(seed)
-    weights, units = rng.random(len(confusion)) + 0.01, rng.integers(1, 30, len(confusion))
-    for w in (None, weights):
-        oa, aa, kappa = weighted_scores(confusion, w)
-        few, many = score_intervals(confusion, units, w), score_intervals(confusion, 20 * units, w)
-        for found in (few, many):
-            assert contains(found.oa, oa) and contains(found.aa, aa) and contains(found.kappa, kappa)
-            assert found.oa.low >= 0 and found.oa.high <= 100 and found.kappa.high <= 100
-        assert many.oa.high - many.oa.low < few.oa.high - few.oa.low
-        assert many.aa.high - many.aa.low < few.aa.high - few.aa.low
-        of_class = confusion.sum(axis=1)
-        for k, interval in enumerate(few.per_class):
-            assert (interval is None) == (of_class[k] == 0)
-            assert interval is None or contains(interval, 100 * confusion[k, k] / of_class[k])
+    units = rng.integers(1, 30, len(confusion))
+    of_class, right = confusion.sum(axis=1), np.diag(confusion)
+    oa, aa = 100 * right.sum() / confusion.sum(), 100 * np.mean((right / np.maximum(of_class, 1))[of_class > 0])
+    few, many = score_intervals(confusion, units), score_intervals(confusion, 20 * units)
+    for found in (few, many):
+        assert contains(found.oa, oa) and contains(found.aa, aa) and contains(found.kappa, kappa(confusion))
+        assert found.oa.low >= 0 and found.oa.high <= 100 and found.kappa.high <= 100
+    assert many.oa.high - many.oa.low < few.oa.high - few.oa.low
+    assert many.aa.high - many.aa.low < few.aa.high - few.aa.low
+    for k, interval in enumerate(few.per_class):
+        assert (interval is None) == (of_class[k] == 0)
+        assert interval is None or contains(interval, 100 * right[k] / of_class[k])
 
 
 def test_a_class_has_jeffreys_interval() -> None:
@@ -70,12 +86,12 @@ def sample(rng: np.random.Generator, accuracy: np.ndarray, units: np.ndarray) ->
 )  # fmt: skip
 def test_95_percent_intervals_of_oa_contain_the_truth(accuracy: np.ndarray, units: np.ndarray) -> None:
     rng = np.random.default_rng(7)
-    weights = np.full(len(units), 1 / len(units))
+    weights = units / units.sum()
     truth = 100 * float(weights @ accuracy)
     hits = naive = 0
     for _ in range(300):
         confusion = sample(rng, accuracy, units)
-        hits += contains(score_intervals(confusion, units, weights).oa, truth)
+        hits += contains(score_intervals(confusion, units).oa, truth)
         right = np.diag(confusion) / 20
         drawn = 100 * rng.beta(right + 0.5, units - right + 0.5, (500, len(units))) @ weights
         naive += contains(Interval(*np.quantile(drawn, [0.025, 0.975])), truth)
@@ -84,37 +100,27 @@ def test_95_percent_intervals_of_oa_contain_the_truth(accuracy: np.ndarray, unit
         assert naive < 0.8 * 300
 
 
-def test_weighted_scores_without_weights_are_the_scores() -> None:
+def test_kappa_and_its_interval_agree_with_the_scores() -> None:
     rng = np.random.default_rng(0)
     truth, predicted = rng.integers(1, 5, 300), rng.integers(1, 5, 300)
     predicted[:200] = truth[:200]
     found = score(truth, predicted, Legend.of(range(1, 5)))
-    assert weighted_scores(found.confusion, None) == pytest.approx((found.oa, found.aa, found.kappa))
-    assert weighted_scores(np.array([[7]]), None) == (100.0, 100.0, 100.0)
-
-
-def test_weights_are_those_of_the_ground() -> None:
-    confusion = np.array([[90, 10, 0], [40, 60, 0], [0, 0, 0]])
-    oa, aa, kappa = weighted_scores(confusion, np.array([0.1, 0.3, 0.6]))  # the third class is not tested
-    assert (oa, aa) == pytest.approx((0.25 * 90 + 0.75 * 60, 75))
-    mapped = np.array([0.25 * 0.9 + 0.75 * 0.4, 0.25 * 0.1 + 0.75 * 0.6])
-    by_chance = mapped @ [0.25, 0.75]
-    assert kappa == pytest.approx(100 * (0.675 - by_chance) / (1 - by_chance))
+    assert kappa(found.confusion) == pytest.approx(found.kappa)
+    narrow = score_intervals(found.confusion, np.full(4, 10**8)).kappa
+    assert (narrow.low, narrow.high) == pytest.approx((found.kappa, found.kappa), abs=0.1)
 
 
 def test_kappas_interval_is_that_of_its_draws_where_units_are_many() -> None:
     confusion, units = np.array([[80, 15, 5], [10, 90, 0], [4, 16, 180]]), np.array([400, 300, 500])
-    weights = np.array([0.2, 0.3, 0.5])
     rng = np.random.default_rng(0)
     right = np.array([0.8, 0.9, 0.9])
     drawn = rng.beta(units * right, units * (1 - right), (4000, 3))
     kappas = []
     for p in drawn:
-        rows = confusion / confusion.sum(axis=1, keepdims=True)
-        rows = rows * ((1 - p) / (1 - right))[:, None]
-        rows[np.arange(3), np.arange(3)] = p
-        kappas.append(weighted_scores(1e6 * rows, weights)[2])
-    found = score_intervals(confusion, units, weights).kappa
+        rows = confusion * ((1 - p) / (1 - right))[:, None]
+        rows[np.arange(3), np.arange(3)] = p * confusion.sum(axis=1)
+        kappas.append(kappa(rows))
+    found = score_intervals(confusion, units).kappa
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(kappas, [0.025, 0.975])), abs=0.4)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.compute.tensors import tensors_digest
 from hypercaps.errors import ModelFileError
-from hypercaps.inference.model_file import _digest, read_model, write_model
+from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.training.preprocessing import PCAWhitening
 
 
@@ -26,14 +27,21 @@ def saved(trained: ConvCapsClassifier, tmp_path: Path) -> Path:
 
 def test_everything_comes_back_to_the_bit(trained: ConvCapsClassifier, saved: Path) -> None:
     before, after = trained.model_, read_model(saved)
-    for key, value in before.network.state_dict().items():
-        assert torch.equal(after.network.state_dict()[key], value)
+    for key, value in before.module.state_dict().items():
+        assert torch.equal(after.module.state_dict()[key], value)
     for part in ("mean", "matrix", "variances"):
         np.testing.assert_array_equal(getattr(after.preprocessing, part), getattr(before.preprocessing, part))
+    assert before.familiarity is not None and after.familiarity is not None
+    for part, array in before.familiarity.arrays().items():
+        np.testing.assert_array_equal(after.familiarity.arrays()[part], array)
     assert after.legend == before.legend
     np.testing.assert_array_equal(after.wavelengths, np.arange(26) * 10 + 400)
     assert after.describe() == before.describe()
     assert after.parameters == before.parameters
+
+
+def test_a_run_folder_stands_for_its_model(saved: Path) -> None:
+    assert read_model(saved.parent).describe() == read_model(saved).describe()
 
 
 def test_the_file_says_what_it_is(saved: Path) -> None:
@@ -104,7 +112,7 @@ def altered(
     header = json.loads(metadata["hypercaps-model"])
     change(header, header["description"])
     if forged:
-        header["digest"] = _digest(arrays | (forged_tensors or {}), header["description"])
+        header["digest"] = tensors_digest(arrays | (forged_tensors or {}), header["description"])
     metadata["hypercaps-model"] = json.dumps(header)
     safetensors.torch.save_file(arrays | (forged_tensors or {}) | (tensors or {}), saved, metadata=metadata)
     return saved
@@ -122,6 +130,17 @@ def altered(
         lambda meta, about: about.pop("recipe"),
         lambda meta, about: about.update(classes="x"),
         lambda meta, about: about.update(bands="many"),
+        lambda meta, about: about.update(bands=float("inf")),
+        lambda meta, about: about.update(bands=float("nan")),
+        lambda meta, about: about.update(bands=10**30),
+        lambda meta, about: about.update(patch=float("-inf")),
+        lambda meta, about: about.update(patch=10**30),
+        lambda meta, about: about.update(patch=True),
+        lambda meta, about: about.update(preprocessing=[1]),
+        lambda meta, about: about.update(method=["x"]),
+        lambda meta, about: about.update(structure={"class_size": float("inf")}),
+        lambda meta, about: about.update(partners=7),
+        lambda meta, about: meta.update(description=[1]),
         lambda meta, about: about.update(recipe="x"),
         lambda meta, about: about["classes"][2].update(label=40_000),
         lambda meta, about: about["classes"][2].update(label=3.5),
@@ -141,6 +160,11 @@ def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
     assert "\n" not in str(refusal.value)
 
 
+def test_class_names_of_a_foreign_file_can_be_shown(saved: Path) -> None:
+    model = read_model(altered(saved, lambda meta, about: about["classes"][0].update(name="\x1b[31mwater\x07")))
+    assert model.legend.entries[0].name == "[31mwater"
+
+
 @pytest.mark.parametrize(
     "forged",
     [
@@ -150,6 +174,18 @@ def test_descriptions_that_lie_are_refused(saved: Path, change: object) -> None:
         {"whitening.matrix": torch.full((26, 26), float("nan")).double()},
         {"wavelengths": torch.zeros(3).double()},
         {"fwhm": torch.zeros(26)},
+        {"familiarity.mean": torch.zeros(26)},
+        {"familiarity.matrix": torch.zeros(26).double()},
+        {"familiarity.matrix": torch.zeros(25, 26).double()},
+        {"familiarity.prototypes": torch.zeros(0, 26).double()},
+        {"familiarity.prototypes": torch.zeros(3, 25).double()},
+        {"familiarity.prototypes": torch.full((3, 26), float("inf")).double()},
+        {"familiarity.known": torch.tensor([2.0, 1.0]).double()},
+        {"familiarity.known": torch.tensor([-1.0, 1.0]).double()},
+        {"familiarity.window": torch.tensor([10**9 + 1])},
+        {"familiarity.window": torch.tensor([7.0])},
+        {"familiarity.window": torch.tensor([7, 7])},
+        {"familiarity.more": torch.zeros(3).double()},
         {"calibration.at": torch.ones(2).double()},
         {"calibration.conformity": torch.full((3,), 2.0).double()},
         {"network.classcaps.viewpoints": torch.zeros(1, 4, 3, 8, 16).double()},
@@ -180,7 +216,7 @@ def test_files_of_the_first_format_still_load(trained: ConvCapsClassifier, saved
     viewpoints = trained.model_.network.classcaps.viewpoints.detach()  # (c, a, n, e, d)
     as_before = {"network.classcaps.viewpoints": viewpoints.permute(2, 1, 3, 0, 4).contiguous()}  # (n, a, e, c, d)
     old = altered(saved, lambda meta, about: meta.update(format_version=1), forged_tensors=as_before)
-    assert torch.equal(read_model(old).network.classcaps.viewpoints, viewpoints)
+    assert torch.equal(read_model(old).module.classcaps.viewpoints, viewpoints)
 
 
 def test_changed_weights_are_noticed(saved: Path) -> None:
@@ -209,4 +245,4 @@ def test_no_flipped_bit_goes_unnoticed_or_crashes(
         return
     # What the arrays hold is intact; only words of the description can have changed.
     for key, value in trained.model_.network.state_dict().items():
-        assert torch.equal(model.network.state_dict()[key], value)
+        assert torch.equal(model.module.state_dict()[key], value)

@@ -20,13 +20,16 @@ CALIBRATED = replace(
     after=BARE.before,
     rejection=rejection_table(SURE, RIGHT),
     sets=(SetRow(0.8, 0.81, 1.5), SetRow(0.9, 0.92, 2.0)),
+    pixels=40,
 )
 SCORES = ["oa", "aa", "kappa", "oa_interval", "aa_interval", "kappa_interval", "per_class", "confusion"]
 CONFIDENCE = [
-    "calibration", "ece_before", "ece_after", "reliability", "rejection", "sets", "coverage_90", "set_size_90",
+    "calibration", "calibration_pixels", "ece_before", "ece_after", "reliability", "rejection", "sets", "coverage_90",
+    "set_size_90",
 ]  # fmt: skip
 SPLIT = [
-    "n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested", "distances", "leakage",
+    "n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested", "within_one_area",
+    "distances", "leakage",
     "patch", "parameters",
 ]  # fmt: skip
 EVIDENCE = ["baseline", "candidates", "areas", "doubtful"]
@@ -49,10 +52,10 @@ def test_reading_gives_what_was_written(confidence: ConfidenceReport | None) -> 
         trained,
         oa_interval=(1.0, 2.0),
         untested=("oats",),
-        baseline=Baseline("lda", 70.0, 0.1),
+        baseline=Baseline("lda", 70.0, 0.1, (60.0, 80.0)),
         candidates=(row, replace(row, oa=None, oa_interval=None, outcome="not run")),
         areas=(AreaRow(1, "corn", 10.0, 11.0, 9.0, 12.0, "ha", True),),
-        per_class=(replace(trained.per_class[0], interval=(50.0, 100.0), units=3),),
+        per_class=(replace(trained.per_class[0], interval=(50.0, 100.0), units=3, users_interval=(9.0, 99.0)),),
     )
     for metrics in (evaluated, trained, both, folds, replace(evaluated, oa=None, aa=None, kappa=None)):
         assert RunMetrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False))) == metrics
@@ -65,7 +68,17 @@ def test_keys_and_their_order() -> None:
     assert list(metrics_with(None).to_json()) == [*SCORES, *SPLIT, *facts, *EVIDENCE]
     trained = replace(evaluated, train_seconds=1.5, model_sha256="abc", both={"random": evaluated})
     training = ["train_seconds", "best_epoch", "epochs", "interrupted", "seed", "method", "recipe", "pseudo_labelled"]
-    origin = ["command", "params", "versions", "model_sha256", "labels_digest", "coverage", "reject"]
+    origin = [
+        "command",
+        "inputs",
+        "params",
+        "versions",
+        "model_sha256",
+        "labels_digest",
+        "coverage",
+        "reject",
+        "unknown",
+    ]
     assert list(trained.to_json()) == [*SCORES, *CONFIDENCE, *SPLIT, *training, "scene", *EVIDENCE, "both", *origin]
     figures = trained.to_json()
     assert figures["coverage_90"] == 0.92 and figures["set_size_90"] == 2.0

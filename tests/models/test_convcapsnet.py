@@ -45,13 +45,21 @@ def test_every_size_is_a_parameter() -> None:
     assert count_parameters(network) == counted
 
 
-def test_too_few_bands_say_the_smallest_that_works() -> None:
-    with pytest.raises(ModelError, match="at least 25 are needed"):
-        ConvCapsNet(24, 4)
-    assert ConvCapsNet(25, 4)(torch.zeros(1, 7, 7, 25)).shape == (1, 4)
-    with pytest.raises(ModelError, match="at least 8 are needed"):
-        ConvCapsNet(7, 4, primary_window=4, conv_window=3)
-    assert ConvCapsNet(8, 4, primary_window=4, conv_window=3)(torch.zeros(1, 7, 7, 8)).shape == (1, 4)
+@pytest.mark.parametrize("bands", [*range(1, 27)])
+def test_windows_are_shorter_for_few_bands(bands: int) -> None:
+    network = ConvCapsNet(bands, 4, patch=3).eval()
+    patches = torch.randn(5, 3, 3, bands, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        torch.testing.assert_close(network(patches), network.by_layers(patches), rtol=1e-4, atol=1e-5)
+    view, step = network.view
+    assert view <= bands and (view, step) == ((25, 4) if bands >= 25 else (2 * min(3, (bands + 1) // 2) - 1, 1))
+
+
+def test_windows_that_are_too_long_say_the_smallest_number_of_bands() -> None:
+    sizes = {"primary_window": 4, "primary_stride": 2, "conv_window": 3, "conv_stride": 2}
+    with pytest.raises(ModelError, match=r"7 bands are too few for windows of 4 and 3: at least 8 are needed.* or lda"):
+        ConvCapsNet(7, 4, **sizes)
+    assert ConvCapsNet(8, 4, **sizes)(torch.zeros(1, 7, 7, 8)).shape == (1, 4)
 
 
 @pytest.mark.parametrize("wrong", [{"patch": 6}, {"patch": 0}, {"routings": 0}, {"conv_stride": 0}])

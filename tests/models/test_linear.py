@@ -9,14 +9,12 @@ from sklearn.covariance import ledoit_wolf as theirs_of
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression as TheirLogistic
 
-from hypercaps import ConvCapsClassifier, Labels, Scene
-from hypercaps.compute.devices import use_threads
 from hypercaps.errors import ModelError
-from hypercaps.models.folds import draw_folds
+from hypercaps.models.folds import unit_folds
 from hypercaps.models.lda import LDA, ledoit_wolf
 from hypercaps.models.linear import LinearClassifier, softmax
 from hypercaps.models.logistic import LogisticRegression
-from support.scenes import QUICK
+from hypercaps.models.protocols import Samples
 
 
 def shared_covariance(classes: int = 4, pixels: int = 300, bands: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
@@ -29,7 +27,7 @@ def shared_covariance(classes: int = 4, pixels: int = 300, bands: int = 20) -> t
 
 
 def fit(machine: LinearClassifier, features: torch.Tensor, targets: torch.Tensor, units: torch.Tensor | None = None):
-    machine.solve(features, targets, features[:0], targets[:0], units)
+    machine.solve(Samples(features, targets, units))
     return machine
 
 
@@ -160,22 +158,6 @@ class TestEither:
             method(20, 4, patch=4)
 
 
-@pytest.mark.parametrize("method", ["lda", "logistic", "random-forest"])
-def test_trainings_and_maps_are_the_same_to_the_bit_for_any_number_of_threads(
-    method: str, made: tuple[Scene, Labels]
-) -> None:
-    options = {name: value for name, value in QUICK.items() if name not in ("epochs", "batch_size")}
-    before, found = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2):
-            use_threads(threads)
-            fitted = ConvCapsClassifier(**options, method=method).fit(*made)
-            found.append(fitted.predict_proba(made[0]))
-    finally:
-        use_threads(before)
-    np.testing.assert_array_equal(found[0], found[1])
-
-
 def test_softmax_adds_class_after_class() -> None:
     scores = 10 * torch.randn(33, 7, generator=torch.Generator().manual_seed(4))
     found = softmax(scores)
@@ -189,15 +171,15 @@ class TestFolds:
     def test_units_stay_together_and_classes_are_spread(self) -> None:
         units = np.arange(24).repeat(5)
         targets = units % 4
-        fold_of, folds = draw_folds(targets, units)
+        fold_of, folds = unit_folds(targets, units)
         assert folds == 3
         for unit in range(24):
             assert len(set(fold_of[units == unit])) == 1
         for fold in range(3):
             assert set(targets[fold_of == fold]) == {0, 1, 2, 3}
-        np.testing.assert_array_equal(draw_folds(targets, units)[0], fold_of)
+        np.testing.assert_array_equal(unit_folds(targets, units)[0], fold_of)
 
     def test_every_fold_has_two_units(self) -> None:
         targets = np.zeros(60, dtype=np.int64)
-        assert [draw_folds(targets, np.arange(60) % n)[1] for n in (1, 3, 4, 5, 6, 60)] == [0, 1, 2, 2, 3, 3]
-        assert draw_folds(targets, None)[1] == 3
+        assert [unit_folds(targets, np.arange(60) % n)[1] for n in (1, 3, 4, 5, 6, 60)] == [0, 1, 2, 2, 3, 3]
+        assert unit_folds(targets, None)[1] == 3

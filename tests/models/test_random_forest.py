@@ -10,7 +10,10 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 
 from hypercaps import ConvCapsClassifier, Labels, Scene
+from hypercaps.data.statistics import statistics_bytes
 from hypercaps.errors import ModelError
+from hypercaps.inference.familiarity_fit import stored_bytes
+from hypercaps.models.protocols import Samples
 from hypercaps.models.random_forest import RandomForest
 from hypercaps.models.registry import METHODS, count_parameters, get_method
 from support.scenes import QUICK
@@ -24,7 +27,7 @@ def data(classes: int = 4, pixels: int = 200) -> tuple[torch.Tensor, torch.Tenso
 
 
 def fit(forest: RandomForest, patches: torch.Tensor, targets: torch.Tensor) -> RandomForest:
-    forest.solve(forest.features(patches), targets, torch.zeros(0, 9).double(), targets[:0])
+    forest.solve(Samples(forest.features(patches), targets))
     return forest
 
 
@@ -96,6 +99,7 @@ def test_a_model_file_is_not_larger_than_foreseen(name: str, made: tuple[Scene, 
     labelled, bands, classes = fitted.split_.train.size, made[0].bands, len(made[1].legend)
     blueprint = METHODS[name].blueprint(bands, classes)
     foreseen = 4 * count_parameters(blueprint) + 8 * bands * (bands + 3)
+    foreseen += statistics_bytes(bands) + stored_bytes(bands, classes)
     foreseen += METHODS[name].recipe().stored_bytes(labelled, blueprint)
     header = 8000  # the description, and the calibration's table
     assert (tmp_path / "model.safetensors").stat().st_size <= foreseen + header

@@ -9,7 +9,7 @@ import pytest
 from hypercaps import ConvCapsClassifier, Labels, Scene
 from hypercaps.models.history import Overrides, TrainingRecord
 from hypercaps.models.recipes import EpochRecipe, Stage, Trained, Trainer
-from hypercaps.models.registry import METHODS
+from hypercaps.models.registry import METHODS, get_method
 from support.scenes import make_cube
 
 
@@ -31,9 +31,7 @@ class TwoRates(EpochRecipe):
 
 
 def test_a_new_kind_of_recipe_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = METHODS["convcapsnet"]
-    recipes = {**method.recipes, "two-rates": TwoRates("two-rates", 3, 0.01)}
-    monkeypatch.setitem(METHODS, "convcapsnet", replace(method, recipes=recipes))
+    monkeypatch.setitem(METHODS["convcapsnet"].recipes, "two-rates", TwoRates("two-rates", 3, 0.01))
     cube, labels = make_cube()
     done: list[float] = []
     fitted = ConvCapsClassifier(recipe="two-rates", batch_size=32).fit(
@@ -42,6 +40,17 @@ def test_a_new_kind_of_recipe_is_a_class_and_an_entry(monkeypatch: pytest.Monkey
     assert [(record.epoch, record.stage) for record in fitted.history_] == [(n, 1 + (n > 3)) for n in range(1, 7)]
     assert done == sorted(done) and done[-1] == 1
     assert fitted.model_.recipe.name == "two-rates" and fitted.scores_.oa > 50
+
+
+def test_layers_with_many_inputs_get_a_lower_learning_rate() -> None:
+    recipe = get_method("3d-cnn").recipe("tuned")
+    network = get_method("3d-cnn").blueprint(200, 16, structure=recipe.structure)
+    groups = recipe.make_optimizer(network).param_groups
+    # 512 inputs, twice 32 * 512, and 32 * 107
+    expected = [0.0003, 0.0003 / 8, 0.0003 / 8, 0.0003 * 2048 / 3424]
+    assert [group["lr"] for group in groups] == pytest.approx(expected)
+    trained = [weight for group in groups for weight in group["params"]]
+    assert all(one is other for one, other in zip(trained, network.parameters(), strict=True))
 
 
 class TestTrainingRecord:

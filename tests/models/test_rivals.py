@@ -15,6 +15,7 @@ from hypercaps.models.capsnet import CapsNet
 from hypercaps.models.cnn3d import CNN3D
 from hypercaps.models.convcapsnet import ConvCapsNet
 from hypercaps.models.mlp import MLP
+from hypercaps.models.protocols import Samples
 from hypercaps.models.registry import METHODS, count_parameters, get_method
 from hypercaps.models.se_cnn2d import SemiCNN
 from hypercaps.models.svm import RBFSVM, WindowSVM
@@ -46,7 +47,7 @@ class TestRecipes:
     def test_the_best_recipe_is_the_default(self) -> None:
         for method in METHODS.values():
             order = [name for name in ("best", "tuned", "paper") if name in method.recipes]
-            assert method.recipe().name == order[0] and set(order) == set(method.recipes) - {"augmented"}
+            assert method.recipe().name == order[0] and set(order) == set(method.recipes) - {"augmented", "guided"}
             assert "paper" in method.recipes or method.name in OTHERS
 
 
@@ -77,6 +78,14 @@ class TestCapsNet:
     def test_parameter_counts_are_the_papers(self, bands: int, classes: int, parameters: int) -> None:
         assert count_parameters(get_method("capsnet").blueprint(bands, classes)) == parameters
 
+    def test_primary_capsules_are_groups_of_neighbouring_channels(self) -> None:
+        network = CapsNet(26, 3, filters=4, primary_arrays=2, primary_size=3)
+        patches = torch.randn(2, 7, 7, 26)
+        channels = network.primary(network.conv(patches.flatten(1, 2)).relu())  # (2, 2*3, 5)
+        capsule = channels[1, 3:6, 4]  # of array 1 at position 4
+        expected = capsule * capsule.norm() / (1 + capsule.norm() ** 2)  # Eq. 8
+        torch.testing.assert_close(network.lower_capsules(patches)[1, 4, 1], expected)
+
     def test_too_few_bands_say_the_smallest_that_works(self) -> None:
         with pytest.raises(ModelError, match="at least 17 are needed"):
             CapsNet(16, 3, filters=4, primary_arrays=2)
@@ -101,7 +110,7 @@ class TestCNN3D:
     def test_output_sizes(self) -> None:
         network = CNN3D(100, 9, filters=2)  # the sides don't depend on the number of filters
         shapes = [tuple(maps.shape[1:]) for maps in network.maps(torch.zeros(1, 27, 27, 100))]
-        assert shapes == [(2, 12, 12, 69), (2, 4, 4, 38), (2, 1, 1, 7)]  # filters, side, side, bands left
+        assert shapes == [(69, 2, 12, 12), (38, 2, 4, 4), (7, 2, 1, 1)]  # bands left, filters, side, side
 
     def test_parameter_count(self) -> None:
         assert count_parameters(get_method("3d-cnn").blueprint(200, 16)) == 1_119_856
@@ -114,13 +123,14 @@ class TestCNN3D:
             CNN3D(94, 9, patch=29)
 
     def test_layers_are_torchs_convolutions(self) -> None:
-        network = CNN3D(40, 4, patch=25, filters=3, window=9, weight_std=None).eval()
-        patches = torch.randn(2, 25, 25, 40, requires_grad=True)
+        generator = torch.Generator().manual_seed(0)
+        network = CNN3D(40, 4, patch=25, filters=3, window=9, weight_std=None, generator=generator).eval().double()
+        patches = torch.randn(2, 25, 25, 40, requires_grad=True, dtype=torch.float64, generator=generator)
         maps = patches.permute(0, 3, 1, 2).unsqueeze(1)  # (B, 1, C, D, D), as torch wants them
         for i, (conv, found) in enumerate(zip(network.convs, network.maps(patches), strict=True)):
             maps = conv(maps).relu()
             maps = nn.functional.max_pool3d(maps, (1, 2, 2)) if i < 2 else maps
-            torch.testing.assert_close(found.permute(0, 1, 4, 2, 3), maps, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(found.transpose(1, 2), maps, rtol=1e-4, atol=1e-5)
         ours = torch.autograd.grad(network(patches).square().sum(), patches)[0]
         theirs = torch.autograd.grad(network.output(maps.flatten(1)).square().sum(), patches)[0]
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
@@ -135,6 +145,22 @@ class TestCNN3D:
         with torch.inference_mode():
             expected = network(patches).view(height, width, 4)
             torch.testing.assert_close(network.over_window(window), expected, rtol=1e-4, atol=1e-5)
+            rows, cols = torch.tensor([0, height - 1, height // 2]), torch.tensor([width - 1, width // 3, 0])
+            chosen = network.at_pixels(window, rows, cols)
+            torch.testing.assert_close(chosen, expected[rows, cols], rtol=1e-4, atol=1e-5)
+
+    def test_a_window_at_once_has_the_gradients_of_its_patches(self) -> None:
+        network = CNN3D(14, 4, filters=3, window=5, weight_std=None, dropout=0)
+        window = torch.randn(6 + 26, 5 + 26, 14)
+        rows, cols = torch.tensor([0, 5, 3, 3]), torch.tensor([4, 0, 2, 3])
+        patches = torch.stack([window[r : r + 27, c : c + 27] for r, c in zip(rows, cols, strict=True)])
+        targets = torch.tensor([0, 3, 1, 1])
+        together, one_by_one = (
+            torch.autograd.grad(nn.functional.cross_entropy(logits, targets), list(network.parameters()))
+            for logits in (network.at_pixels(window, rows, cols), network(patches))
+        )
+        for ours, theirs in zip(together, one_by_one, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * float(theirs.abs().max()))
 
 
 class TestSemiCNN:
@@ -201,7 +227,7 @@ class TestSVM:
     def test_it_decides_as_scikit_learn_does(self, classes: int) -> None:
         patches, targets = self.data(classes)
         machine = RBFSVM(9, classes, gamma=0.05)
-        machine.solve(machine.features(patches), targets, patches.flatten(1)[:0], targets[:0])
+        machine.solve(Samples(machine.features(patches), targets))
         unseen = torch.randn(400, 1, 1, 9, generator=torch.Generator().manual_seed(1))
         theirs = SVC(C=100, gamma=0.05, break_ties=classes > 2).fit(patches.flatten(1).numpy(), targets.numpy())
         scores = machine(unseen)
@@ -217,7 +243,7 @@ class TestSVM:
         spectra, targets = self.data(3)
         patches = spectra + torch.randn(150, 5, 5, 9, generator=torch.Generator().manual_seed(2))
         machine = WindowSVM(9, 3, patch=5, gamma=0.05, cost=10.0)
-        machine.solve(machine.features(patches), targets, torch.zeros(0, 9).double(), targets[:0])
+        machine.solve(Samples(machine.features(patches), targets))
         means = patches.double().numpy().mean(axis=(1, 2))
         theirs = SVC(C=10, gamma=0.05, break_ties=True).fit(means, targets.numpy())
         np.testing.assert_array_equal(machine(patches).argmax(dim=1).numpy(), theirs.predict(means))
@@ -229,7 +255,7 @@ class TestSVM:
         means = spectra.flatten(1).double()
         train, val = slice(0, 100), slice(100, 150)
         machine = WindowSVM(9, 3, patch=3)
-        machine.solve(means[train], targets[train], means[val], targets[val])
+        machine.solve(Samples(means[train], targets[train]), Samples(means[val], targets[val]))
         shares = {}
         for gamma, cost in WindowSVM.CHOICES:
             theirs = SVC(C=cost, gamma=gamma, break_ties=True).fit(means[train].numpy(), targets[train].numpy())
@@ -245,7 +271,7 @@ class TestSVM:
     def test_without_validation_pixels_the_first_settings_are_taken(self) -> None:
         spectra, targets = self.data(3)
         machine = WindowSVM(9, 3)
-        machine.solve(spectra.flatten(1).double(), targets, torch.zeros(0, 9).double(), targets[:0])
+        machine.solve(Samples(spectra.flatten(1).double(), targets))
         assert (machine.gamma, machine.cost) == WindowSVM.CHOICES[0]
 
     def test_epochs_are_refused(self, made: tuple[Scene, Labels]) -> None:

@@ -190,9 +190,8 @@ def test_both_train_by_the_recipe_and_not_by_what_it_came_to(
     made_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recipe best takes its epochs from the number of training pixels, which two splits don't share."""
-    known = METHODS["convcapsnet"]
-    short = replace(known.recipes["best"], looked_at=8000, least_epochs=1)
-    monkeypatch.setitem(METHODS, "convcapsnet", replace(known, recipes={**known.recipes, "best": short}))
+    recipes = METHODS["convcapsnet"].recipes
+    monkeypatch.setitem(recipes, "best", replace(recipes["best"], looked_at=8000, least_epochs=1))
     how = ["--train", 0.5, "--val", 0.1, "--seed", 1]
     trained = hypercaps("train", *made_files, "--out", tmp_path / "run", *how, "--both", "--block", 10, "--no-map")
     assert trained.exit_code == 0, trained.output

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
+from matplotlib.image import imread
 
 from hypercaps import ConvCapsClassifier
 from hypercaps.data.labels import Legend
 from hypercaps.data.scene import Lookup, Pixels, Scene
 from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, OutputError, SceneError
+from hypercaps.inference.predict import MappedWindow
+from hypercaps.inference.scene_shift import PreparedScene, SceneShift
 from hypercaps.io.writers.partial_map import PartialLayer, PartialMap
+from hypercaps.io.writers.window_log import RECORD
 from hypercaps.pipeline.map import make_map, pixels_within
-from hypercaps.pipeline.map_context import map_legend, unsure_label
+from hypercaps.pipeline.map_context import map_legend, unknown_label, unsure_label
 from hypercaps.pipeline.requests import MEMORY, MapRequest
 from support.scenes import make_cube
 
@@ -40,7 +45,8 @@ LAYERS = [PartialLayer("classes", np.dtype("<i2"), 1, 0), PartialLayer("confiden
 
 def all_files(folder: Path, **options: Any) -> MapRequest:
     folder.mkdir(exist_ok=True)
-    files = {"classes": folder / "m.tif", "confidence": folder / "c.tif", "probabilities": folder / "p.tif"}
+    names = {"classes": "m.tif", "confidence": "c.tif", "familiarity": "f.tif", "probabilities": "p.tif"}
+    files = {name: folder / file for name, file in names.items()}
     return MapRequest(files, folder / "m.png", **options)
 
 
@@ -69,6 +75,9 @@ def test_the_files_say_what_the_classifier_says(trained: ConvCapsClassifier, tmp
         assert raster.tags()["HYPERCAPS_MODEL_SHA256"] == "abc" and raster.tags()["HYPERCAPS_SCENE"] == "made"
     with rasterio.open(tmp_path / "c.tif") as raster:
         np.testing.assert_array_equal(raster.read(1), found.confidence)
+    with rasterio.open(tmp_path / "f.tif") as raster:
+        np.testing.assert_array_equal(raster.read(1), trained.familiarity(SCENE))
+        assert raster.dtypes == ("float32",) and np.isnan(raster.nodata) and raster.descriptions == ("familiarity",)
     with rasterio.open(tmp_path / "p.tif") as raster:
         np.testing.assert_array_equal(np.moveaxis(raster.read(), 0, 2), scores)
         assert raster.descriptions == tuple(entry.name for entry in trained.legend_)
@@ -119,6 +128,38 @@ def test_unsure_pixels_and_sets_of_classes(
         assert raster.count == 3
 
 
+def test_unknown_ground_wins_over_unsure_pixels(trained: ConvCapsClassifier, tmp_path: Path) -> None:
+    found, familiarity = trained.map(SCENE), trained.familiarity(SCENE)
+    reject, unknown = float(np.median(found.confidence)), float(np.median(familiarity))
+    unsure, strange = found.confidence < reject, familiarity < unknown
+    assert (unsure & strange).any() and (unsure & ~strange).any() and (strange & ~unsure).any()
+    for name, chosen in (("both", {"reject": reject, "unknown": unknown}), ("alone", {"unknown": unknown})):
+        file = tmp_path / f"{name}.tif"
+        make_map(trained, SCENE, MapRequest({"classes": file}, **chosen), model_sha256="abc")
+        with rasterio.open(file) as raster:
+            marked = np.where(unsure, 4, found.classes) if name == "both" else found.classes
+            np.testing.assert_array_equal(raster.read(1), np.where(strange, 5, marked))
+            assert raster.colormap(1)[5] == (40, 40, 40, 255) and raster.tags(1)["CLASS_5"] == "unknown"
+            assert raster.tags()["HYPERCAPS_UNKNOWN"] == str(unknown)
+            assert ("CLASS_4" in raster.tags(1)) == (name == "both")
+        assert "<Category>unknown</Category>" in (tmp_path / f"{name}.tif.aux.xml").read_text()
+
+
+def test_the_picture_shows_ground_that_is_unlike_any_label(trained: ConvCapsClassifier, tmp_path: Path) -> None:
+    cube = make_cube(rows=70, cols=52)[0]
+    cube[40:, 30:] = cube[40:, 30:, ::-1]  # of no class
+    scene = replace(Scene.from_array(cube), crs=SCENE.crs, transform=SCENE.transform)
+    strange = trained.familiarity(scene) < 0.02
+    assert strange[45:, 35:].mean() > 0.9 and strange[:30].mean() < 0.1
+    for name, files in (("with", ("classes", "familiarity")), ("without", ("classes",))):
+        request = MapRequest({file: tmp_path / f"{name}-{file}.tif" for file in files}, tmp_path / f"{name}.png")
+        make_map(trained, PreparedScene(scene, shift=SceneShift()), request, model_sha256="abc")
+        with rasterio.open(tmp_path / f"{name}-classes.tif") as raster:
+            assert raster.read(1).max() <= 3  # the map itself keeps its classes
+        dark = (imread(tmp_path / f"{name}.png")[..., :3] * 255 == 40).all(axis=2).mean()
+        assert dark > 0.1 if name == "with" else dark < 0.001  # letters have some
+
+
 def test_going_on_needs_the_same_promises(
     trained: ConvCapsClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,18 +175,25 @@ def test_going_on_needs_the_same_promises(
 
     with pytest.raises(KeyboardInterrupt):
         make_map(trained, SCENE, files, model_sha256="abc", on_progress=stop)
-    for other in (replace(files, reject=0.8), replace(files, coverage=0.8), replace(files, reject=None)):
-        with pytest.raises(OutputError, match="another model, scene or option"):
-            make_map(trained, SCENE, replace(other, resume=True), model_sha256="abc")
+    changed = {"reject": (replace(files, reject=0.8), replace(files, reject=None))}
+    changed["unknown"] = (replace(files, unknown=0.1),)
+    changed["coverage"] = (replace(files, coverage=0.8),)
+    for name, others in changed.items():
+        for other in others:
+            with pytest.raises(OutputError, match=f"was begun with another {name}"):
+                make_map(trained, SCENE, replace(other, resume=True), model_sha256="abc")
     make_map(trained, SCENE, replace(files, resume=True), model_sha256="abc")
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
-def test_the_number_of_unsure_pixels() -> None:
-    assert unsure_label(Legend.of([1, 7])) == 8
-    assert unsure_label(Legend.of([1, 32767])) == 32766
-    assert [entry.label for entry in map_legend(Legend.of([1, 32767]), 0.5)] == [1, 32766, 32767]
-    assert map_legend(Legend.of([1, 7]), None) == Legend.of([1, 7])
+def test_the_numbers_of_unsure_and_unknown_pixels() -> None:
+    assert unsure_label(Legend.of([1, 7])) == 8 and unknown_label(Legend.of([1, 7])) == 9
+    assert unsure_label(Legend.of([1, 32766])) == 32767 and unknown_label(Legend.of([1, 32766])) == 32765
+    assert unsure_label(Legend.of([1, 32767])) == 32766 and unknown_label(Legend.of([1, 32767])) == 32765
+    both = map_legend(Legend.of([1, 32767]), MapRequest(reject=0.5, unknown=0.1))
+    assert [(entry.label, entry.name) for entry in both][1:3] == [(32765, "unknown"), (32766, "unsure")]
+    assert [entry.name for entry in map_legend(Legend.of([1, 7]), MapRequest(unknown=0.1))][2:] == ["unknown"]
+    assert map_legend(Legend.of([1, 7]), MapRequest()) == Legend.of([1, 7])
 
 
 def test_only_what_is_wanted_is_mapped(
@@ -191,10 +239,10 @@ def test_a_map_that_was_stopped_goes_on(
     assert list(contents(tmp_path)) == ["m.tif.partial"]
     with pytest.raises(OutputError, match=r"m\.tif\.partial holds an unfinished map: .* --resume"):
         make_map(trained, SCENE, files, model_sha256="abc")
-    with pytest.raises(OutputError, match="another model, scene or option"):
+    with pytest.raises(OutputError, match="another model"):
         make_map(trained, SCENE, replace(files, resume=True), model_sha256="abd")
     other = Scene.from_array(make_cube(rows=70, cols=52, seed=1)[0], name="made")
-    with pytest.raises(OutputError, match="another model, scene or option"):
+    with pytest.raises(OutputError, match="another scene"):
         make_map(trained, other, replace(files, resume=True), model_sha256="abc")
     starts: list[int] = []
     make_map(
@@ -222,6 +270,104 @@ def test_going_on_with_other_windows_is_the_same(
     assert contents(tmp_path) == whole
 
 
+def stopped(trained: ConvCapsClassifier, scene: Scene, files: MapRequest, windows: int = 3) -> None:
+    """Map the first windows, and stop."""
+    calls: list[int] = []
+
+    def stop(done: int, total: int) -> None:
+        calls.append(done)
+        if len(calls) == windows + 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_map(trained, scene, files, model_sha256="abc", on_progress=stop)
+
+
+@pytest.mark.parametrize(("at", "value"), [("classes", 1), ("classes", 259), ("confidence", 0.5)])
+def test_damaged_windows_are_mapped_again(
+    at: str,
+    value: float,
+    trained: ConvCapsClassifier,
+    whole: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_windows(monkeypatch)
+    files = all_files(tmp_path)
+    stopped(trained, SCENE, files)
+    content = bytearray(files.partial.read_bytes())
+    layer = {"classes": 0, "confidence": 2 * 70 * 52}[at]
+    item = np.array(value, "<i2" if at == "classes" else "<f4").tobytes()
+    start = 4096 + 5 * 4 * RECORD + layer + 60 * len(item)
+    content[start : start + len(item)] = item
+    if content == files.partial.read_bytes():  # it has this class already
+        content[start] += 1
+    files.partial.write_bytes(content)
+    with pytest.warns(DataWarning, match=r"m\.tif\.partial is damaged: 1 of its finished windows is mapped again"):
+        make_map(trained, SCENE, replace(files, resume=True), model_sha256="abc")
+    assert contents(tmp_path) == whole
+
+
+@pytest.mark.filterwarnings("ignore::hypercaps.errors.DataWarning")
+def test_any_flipped_bit_is_noticed(
+    trained: ConvCapsClassifier, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch)
+    files = all_files(tmp_path)
+    stopped(trained, SCENE, files)
+    begun, rng = files.partial.read_bytes(), np.random.default_rng(0)
+    for start, stop in ((0, 300), (4096, 4096 + 3 * RECORD), (4096 + 20 * RECORD, len(begun))):
+        for place in rng.integers(start, stop, 8):
+            damaged = bytearray(begun)
+            damaged[place] ^= 1 << int(rng.integers(8))
+            files.partial.write_bytes(damaged)
+            try:
+                make_map(trained, SCENE, replace(files, resume=True), model_sha256="abc")
+            except OutputError:
+                assert contents(tmp_path) == {"m.tif.partial": bytes(damaged)}
+            else:
+                assert contents(tmp_path) == whole
+            for path in tmp_path.iterdir():
+                path.unlink()
+
+
+def test_a_class_of_no_legend_is_never_written(trained: ConvCapsClassifier, tmp_path: Path) -> None:
+    def damaging(windows: list[Window]) -> Iterator[MappedWindow]:
+        for window in trained.map_windows(SCENE, windows, with_scores=True, with_familiarity=True):
+            window.classes[3, 3] = 259
+            yield window
+
+    with pytest.raises(OutputError, match=r"m\.tif\.partial was damaged while the map was made"):
+        make_map(trained, SCENE, all_files(tmp_path), model_sha256="abc", mapper=damaging)
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("place", [(slice(20, 25), slice(9, 14)), (slice(50, 51), slice(0, 9))])
+def test_a_scene_that_has_changed_is_not_mapped_on(
+    place: tuple[slice, slice], trained: ConvCapsClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes in finished windows, and beside them in a patch of one of their pixels."""
+    small_windows(monkeypatch)
+    monkeypatch.setattr(Scene, "fingerprint", lambda _: "")  # samples that miss the change
+    files, cube = all_files(tmp_path), make_cube(rows=70, cols=52)[0]
+    stopped(trained, Scene.from_array(cube, name="made"), files)
+    begun, changed = contents(tmp_path), cube.copy()
+    changed[place] += 1
+    with pytest.raises(OutputError, match=r"scene 'made' has changed since .*\.partial was begun \(in rows \d+ to"):
+        make_map(trained, Scene.from_array(changed, name="made"), replace(files, resume=True), model_sha256="abc")
+    assert contents(tmp_path) == begun
+    make_map(trained, Scene.from_array(cube, name="made"), replace(files, resume=True), model_sha256="abc")
+
+
+def test_a_file_that_is_no_partial_map_is_left_alone(trained: ConvCapsClassifier, tmp_path: Path) -> None:
+    files = all_files(tmp_path, resume=True)
+    for content in (b"mine", b"hypercaps partial map 1\n" + bytes(5000), b"hypercaps partial map 2\n[1]"):
+        files.partial.write_bytes(content)
+        with pytest.raises(OutputError, match="is not an unfinished map of this hypercaps: move or delete it"):
+            make_map(trained, SCENE, files, model_sha256="abc")
+        assert contents(tmp_path) == {"m.tif.partial": content}
+
+
 def test_a_map_that_was_killed_goes_on(tmp_path: Path, trained: ConvCapsClassifier) -> None:
     """The command line, killed hard in the middle."""
     cube = np.tile(make_cube(rows=64, cols=64)[0], (4, 2, 1))  # 256 x 128: 128 tiles
@@ -236,15 +382,15 @@ def test_a_map_that_was_killed_goes_on(tmp_path: Path, trained: ConvCapsClassifi
     process = subprocess.Popen(resumed, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     flags = tmp_path / "c.tif.partial"
     finished, deadline = 0, time.monotonic() + 100
-    while finished < 40 and process.poll() is None and time.monotonic() < deadline:
+    while finished < 4 and process.poll() is None and time.monotonic() < deadline:
         if flags.exists() and flags.stat().st_size > 4096:
             with flags.open("rb") as file:
                 file.seek(4096)
-                finished = sum(file.read(128))  # one for each tile
+                finished = np.frombuffer(file.read(128 * RECORD), np.uint8).reshape(-1, RECORD).any(axis=1).sum()
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert 40 <= finished < 128 and not (tmp_path / "c.tif").exists()
+    assert finished >= 4 and flags.exists() and not (tmp_path / "c.tif").exists()
     done = subprocess.run(resumed, cwd=tmp_path, timeout=200, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for one, two in (("a.tif", "c.tif"), ("b.tif", "d.tif"), ("a.qml", "c.qml")):

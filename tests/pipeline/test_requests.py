@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def test_an_unknown_type_of_confidence() -> None:
 
 
 def test_an_unknown_layer_names_those_that_exist() -> None:
-    with pytest.raises(OutputError, match="no layer 'entropy': classes, confidence, probabilities, sets can"):
+    with pytest.raises(OutputError, match="no layer 'entropy': classes, confidence, familiarity, prob"):
         MapRequest({"entropy": Path("e.tif")})
 
 
@@ -49,22 +50,41 @@ def test_options_of_the_map_need_a_map_and_a_calibration(options: dict[str, Any]
     assert TrainRequest(map=request).with_map
     with pytest.raises(OutputError, match="is about the map, and --no-map leaves it out"):
         TrainRequest(map=request, with_map=False)
-    request.check_calibrated(trained.model_)
+    request.check_model(trained.model_)
     uncalibrated = ConvCapsClassifier()
     uncalibrated.model_ = type(trained.model_)(**{**vars(trained.model_), "calibration": None})
     with pytest.raises(ModelFileError, match="is not calibrated and --"):
-        request.check_calibrated(uncalibrated.model_)
-    MapRequest().check_calibrated(uncalibrated.model_)
+        request.check_model(uncalibrated.model_)
+    MapRequest({"classes": Path("m.tif")}).check_model(uncalibrated.model_)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 5.0, float("nan")])
+def test_a_share_of_unknown_ground_lies_between_0_and_1(share: float) -> None:
+    with pytest.raises(OutputError, match=r"--unknown is .*: a share between 0 and 1, such as 0\.05, is expected"):
+        MapRequest(unknown=share)
+
+
+def test_unknown_ground_needs_a_map_and_a_model_that_knows_it(trained: ConvCapsClassifier) -> None:
+    with pytest.raises(OutputError, match="--unknown is about the map"):
+        TrainRequest(map=MapRequest(unknown=0.05), with_map=False)
+    old = replace(trained.model_, familiarity=None)
+    for request, option in ((MapRequest(unknown=0.05), "--unknown"), (MapRequest(), "--familiarity")):
+        request.check_model(trained.model_)
+        with pytest.raises(ModelFileError, match=f"{option} needs to know what ground was labelled, .* train it again"):
+            request.check_model(old)
+    MapRequest({"classes": Path("m.tif")}).check_model(old)
 
 
 def test_outputs_that_collide_are_refused(tmp_path: Path) -> None:
     classes = tmp_path / "m.tif"
     MapRequest({"classes": classes}).check_outputs([])
+    MapRequest({"classes": tmp_path / "new" / "folder" / "m.tif"}).check_outputs([])
+    (tmp_path / "file").write_text("no folder")
     for files, message in (
         ({"classes": classes, "confidence": classes}, "is asked for twice or is an input"),
         ({"classes": classes, "confidence": tmp_path / "m.tif.partial"}, "its name must end in .tif or .tiff"),
         ({"classes": tmp_path / "m.jpg"}, "its name must end in .png or .tif or .tiff"),
-        ({"classes": tmp_path / "no" / "m.tif"}, "there is no folder"),
+        ({"classes": tmp_path / "file" / "m.tif"}, "there is no folder"),
     ):
         with pytest.raises(OutputError, match=message):
             MapRequest(files).check_outputs([])

@@ -41,12 +41,12 @@ def scene_and_labels() -> tuple[Scene, Labels]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a block split, --both, --reject and --coverage."""
+    """A run with a block split, --both, --reject, --unknown and --coverage."""
     out = tmp_path_factory.mktemp("report") / "run"
     classifier = ConvCapsClassifier(**QUICK, split_by="blocks", block=7, val=0.2)
     scene, labels = scene_and_labels()
     command = "hypercaps train '<i>cube</i>.npy'"
-    options = MapRequest(run_files(["sets"]), reject=0.9, coverage=0.9)
+    options = MapRequest(run_files(["sets"]), reject=0.9, unknown=0.1, coverage=0.9)
     train_run(classifier, scene, labels, out, TrainRequest(map=options, both=True, command=command))
     return out
 
@@ -73,11 +73,13 @@ def test_names_are_escaped(page: Page) -> None:
 def test_every_number_is_that_of_the_run(folder: Path, page: Page) -> None:
     metrics = json.loads((folder / "metrics.json").read_text())
     for key in ("oa", "aa", "kappa"):
-        assert f"{metrics[key]:.2f} %" in page.text
-        assert f"{metrics['both']['random'][key]:.2f} %" in page.text
+        assert f"{metrics[key]:.1f} %" in page.text
+        low, high = metrics["both"]["random"][f"{key}_interval"]
+        assert f"{metrics['both']['random'][key]:.1f} % {low:.1f} to {high:.1f}" in page.text
     assert "Split: blocks (blocks of 7 x 7 pixels), leakage 0.0 %" in page.text
     assert metrics["both"]["random"]["leakage"] > 0.05 and metrics["both"]["blocks"]["oa"] == metrics["oa"]
-    assert page.text.count("trained on unlabelled pixels") == 2  # beside the scores, and beside both splits
+    assert page.text.count("trained on unlabelled pixels") == 1  # beside both splits
+    assert page.text.count("Split: blocks") == 1
     assert "exchangeable" in page.text and "different areas" in page.text
     assert metrics["model_sha256"] in page.text and metrics["versions"]["torch"] in page.text
     cells = page.tables
@@ -85,15 +87,19 @@ def test_every_number_is_that_of_the_run(folder: Path, page: Page) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
         with rasterio.open(folder / "map.tif") as raster:
-            mapped = np.bincount(raster.read(1).ravel(), minlength=5)
+            mapped = np.bincount(raster.read(1).ravel(), minlength=6)
     table = cells["Class"]
     for row, entry, score in zip(table, classes, metrics["per_class"], strict=False):
         assert row[1:4] == [f"{entry[key]:,}" for key in ("train", "val", "test")]
         low, high = score["interval"]
         assert row[4:6] == [f"{score['accuracy']:.1f}", f"{low:.1f} to {high:.1f}"]
-        assert row[7] == f"{mapped[entry['label']]:,}"
-    assert table[-1][0] == "unsure" and table[-1][7] == f"{mapped[4]:,}" and mapped.sum() == 36 * 36
-    assert sum(float(row[8]) for row in table) == pytest.approx(100, abs=0.05)
+        low, high = score["users_interval"]
+        assert row[7] == f"{low:.1f} to {high:.1f}" and low <= float(row[6]) + 0.05 and float(row[6]) <= high + 0.05
+        assert row[8] == f"{mapped[entry['label']]:,}"
+    for row, name, label in zip(table[-2:], ("unsure", "unknown"), (4, 5), strict=True):
+        assert row[0] == name and row[8] == f"{mapped[label]:,}"
+    assert mapped.sum() == 36 * 36
+    assert sum(float(row[9]) for row in table) == pytest.approx(100, abs=0.05)
     assert [[int(cell) for cell in row[1:]] for row in cells["true class"]] == metrics["confusion"]
     kept, right = cells["threshold"]
     assert kept[1:] == [f"{100 * row['kept']:.1f}" for row in metrics["rejection"]]
@@ -102,7 +108,7 @@ def test_every_number_is_that_of_the_run(folder: Path, page: Page) -> None:
     assert held[1:] == [f"{100 * row['held']:.1f}" for row in metrics["sets"]]
     assert sizes[1:] == [f"{row['size']:.2f}" for row in metrics["sets"]]
     assert "split_by='blocks'" in page.text and "block=7" in page.text and "train=" in page.text
-    assert "unsure: confidence below 0.9" in page.text
+    assert "unsure: confidence below 0.9" in page.text and "unknown: familiarity below 0.1" in page.text
 
 
 def test_the_report_is_made_from_the_folder_alone(folder: Path) -> None:
@@ -163,7 +169,7 @@ def test_the_report_mentions_a_missing_map_and_missing_validation(tmp_path: Path
     classifier = ConvCapsClassifier(**options, method="rbf-svm", val=0.0)
     train_run(classifier, scene, labels, tmp_path / "run", TrainRequest(with_map=False))
     text = Page((tmp_path / "run" / "report.html").read_text()).text
-    assert "This run has no map" in text and "confidence is the raw score" in text
+    assert "This run has no map" in text and "it is the raw score" in text
     assert "has no capsules, so there is no band attribution" in text
 
 
@@ -236,7 +242,9 @@ def test_train_both_from_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     both = json.loads((tmp_path / "run" / "metrics.json").read_text())["both"]
     assert list(both) == ["random", "blocks"] and both["blocks"]["block"] == 7 and both["blocks"]["leakage"] == 0
-    assert f"{both['blocks']['oa']:.2f} %" in done.output and f"{both['random']['oa']:.2f} %" in done.output
+    for one in both.values():
+        low, high = one["oa_interval"]
+        assert f"{one['oa']:.1f} % ({low:.1f} to {high:.1f})" in done.output
     assert "Random split and block split" in html.unescape((tmp_path / "run" / "report.html").read_text())
 
 

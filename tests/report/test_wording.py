@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.inference.metrics import ConfidenceReport, reliability
+from hypercaps.inference.run_metrics import CandidateRow, RunMetrics
 from hypercaps.report import wording
 from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
 
@@ -56,7 +58,7 @@ def test_a_run_without_scores_says_only_that() -> None:
 @pytest.mark.parametrize(
     ("split", "n_test", "interval", "said"),
     [
-        ("blocks", 500, None, "expect this accuracy in the rest of this scene"),
+        ("blocks", 500, None, "expect a lower accuracy in another scene"),
         ("blocks", 500, (70.0, 81.26), "expect an accuracy of 70.0 to 81.3 % in the rest of this scene"),
         ("folds", 500, (70.0, 81.0), "expect an accuracy of 70.0 to 81.0 % on ground like the labelled ground"),
         ("blocks", 19, (70.0, 81.0), "too few to say what accuracy to expect"),
@@ -69,7 +71,30 @@ def test_an_accuracy_is_promised_with_its_interval_and_never_by_few_pixels(
     metrics = folds_metrics(split=split, leakage=0.0, n_test=n_test, oa_interval=interval, pseudo_labelled=900)
     text = wording.scene_text(metrics)
     assert text is not None and said in text
-    assert ("expect this accuracy" in text) == (interval is None and n_test > 19)
+    assert "expect this accuracy" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "pixels", "split", "said"),
+    [
+        (
+            None,
+            None,
+            "random",
+            "Confidence is not calibrated, because there were no validation pixels: it is the raw score",
+        ),
+        ("none", 7, "random", "because 7 validation pixels are too few to calibrate on (10 or more are needed): it is"),
+        ("none", 70, "folds", "because on 70 out-of-fold predictions, calibration did not improve it clearly: it is"),
+        ("temperature", 1234, "blocks", "Confidence, calibrated on 1,234 validation pixels (temperature), differs"),
+        ("isotonic", None, "folds", "Confidence, calibrated on out-of-fold predictions (isotonic), differs"),
+    ],
+)
+def test_confidence_says_what_it_is_based_on(kind: str | None, pixels: int | None, split: str, said: str) -> None:
+    table = reliability(np.array([0.9, 0.8]), np.array([True, False]))
+    report = ConfidenceReport(table, kind, table if kind else (), pixels=pixels)
+    text = wording.calibration_text(folds_metrics(confidence=report, split=split))
+    assert text is not None and said in text and "45.0 percentage points" in text
+    assert wording.calibration_text(folds_metrics(confidence=None)) is None
 
 
 def test_untested_classes_are_named() -> None:
@@ -86,10 +111,11 @@ def test_untested_classes_are_named() -> None:
 
 def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
     said = wording.baseline_text(folds_metrics(baseline=lda_baseline(62.14)))
-    assert said == "LDA on the same pixels: 62.1 % (0.1 s)."
+    assert said == "LDA on the same pixels: 62.1 % (50.0 to 71.0), in 0.1 s."
     better = wording.baseline_text(folds_metrics(oa=62.1, baseline=lda_baseline(66.4)))
     assert better == (
-        "LDA, the simplest method, is better on the same pixels: 66.4 % against 62.1 %; to use it, type --method lda."
+        "LDA, the simplest method, is better on the same pixels: 66.4 % (50.0 to 71.0) against 62.1 % (76.0 to 90.2); "
+        "to use it, type --method lda."
     )
     equal = wording.baseline_text(folds_metrics(oa=62.11, baseline=lda_baseline(62.14)))  # as far as it is shown
     assert equal is not None and "better" not in equal
@@ -115,3 +141,34 @@ def test_doubtful_labels_are_counted() -> None:
         wording.doubtful_text(folds_metrics(doubtful=12), "doubtful.csv") == "12 labels are doubtful: see doubtful.csv"
     )
     assert wording.doubtful_text(folds_metrics(doubtful=0)) is wording.doubtful_text(folds_metrics()) is None
+
+
+def test_contradictions_name_the_unit_unless_it_is_the_pixel_itself() -> None:
+    points = wording.contradiction_text(folds_metrics(doubtful=3, units="points"))
+    assert points is not None and "a model that had not seen it assigns the pixel" in points
+    areas = wording.contradiction_text(folds_metrics(doubtful=1, units="polygons"))
+    assert areas is not None and "had not seen it, or not seen its polygon, assigns the pixel" in areas
+    assert wording.contradiction_text(folds_metrics(doubtful=0)) is None
+
+
+def test_classes_with_one_area_are_named() -> None:
+    assert wording.one_area_text(folds_metrics()) is None
+    said = wording.one_area_text(folds_metrics(within_one_area=("corn", "rye")))
+    assert said is not None and said.startswith("Tested near training labels only: corn and rye; the labels of each")
+    assert wording.one_area_text(unscored_metrics(within_one_area=("corn",))) is None
+
+
+def test_the_comparison_says_what_is_kept_without_proof() -> None:
+    def row(name: str, *, is_default: bool = False) -> CandidateRow:
+        return CandidateRow(name, name, "", "compared", oa=80.0, folds=5, is_default=is_default)
+
+    basic = [row("lda", is_default=True), row("logistic", is_default=True)]
+    assert "The average of lda and logistic is kept unless a candidate is clearly better." in wording.compared_text(
+        basic
+    )
+    assert "lda is kept unless a candidate is clearly better." in wording.compared_text([basic[0], row("rbf-svm")])
+    assert "The one with the lowest log loss is kept" in wording.compared_text([row("rbf-svm")])
+    network = replace(row("convcapsnet-7-guided", is_default=True), method="convcapsnet")
+    fields = wording.compared_text([row("lda"), network])
+    assert "so convcapsnet-7-guided is kept unless a candidate is clearly more accurate." in fields
+    assert "average of lda" not in fields

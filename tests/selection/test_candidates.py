@@ -17,7 +17,7 @@ def test_candidates_are_named_by_name_or_by_method() -> None:
     assert names("lda-5") == ["lda-5"]
     assert names("lda") == ["lda"]  # a name before a method
     assert names("convcapsnet") == [one.name for one in CANDIDATES if one.method == "convcapsnet"]
-    assert len(names("convcapsnet")) == 16
+    assert len(names("convcapsnet")) == 17
     assert choose_candidates(None) == CANDIDATES
 
 

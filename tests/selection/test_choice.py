@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from hypercaps.selection.candidates import Candidate, choose_candidates
-from hypercaps.selection.choice import Losses, choose, excess, mixture_weights
+from hypercaps.selection.choice import Choice, Losses, choose, excess, mixture_weights
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold
 from support.folds import polygon_problem
 
@@ -71,6 +71,31 @@ def test_another_candidate_is_chosen_only_if_it_is_clearly_better(problem: FoldP
     assert choice.members[0] == other and choice.weights[0] > 0.5
     # Without a basic method it needs to be better than nothing.
     assert choose(problem, {other: little}).members == (other,)
+
+
+def test_a_network_that_suits_the_scene_is_kept_unless_another_candidate_is_clearly_more_accurate(
+    problem: FoldProblem,
+) -> None:
+    basic = scored(problem, wrong_units(problem, range(10)))
+    near = scored(problem, wrong_units(problem, range(4, 10), *range(20, 28)))  # less accurate, not clearly
+    assert near.correct < basic.correct
+    assert choose(problem, {LDA: basic, NETWORK: near}, NETWORK) == Choice((NETWORK,), (1.0,))
+    assert choose(problem, {LDA: basic, NETWORK: near}).members == (LDA,)
+    far = scored(problem, wrong_units(problem, range(10, 40)))
+    assert choose(problem, {LDA: basic, NETWORK: far}, NETWORK).members == (LDA,)
+    # A network whose comparison was not finished can't be the default.
+    assert choose(problem, {LDA: basic, NETWORK: near.first_folds(2)}, NETWORK).members == (LDA,)
+
+
+def test_with_few_units_only_a_far_better_candidate_replaces_the_basic_methods() -> None:
+    for polygons, chosen in ((16, LDA), (40, SVM)):
+        few = polygon_problem(polygons=polygons, pixels=5, classes=2)
+        wrong = range(polygons // 5)
+        results = {LDA: scored(few, wrong_units(few, wrong)), SVM: scored(few, wrong_units(few, 0))}
+        assert choose(few, results).members[0] == chosen
+    few = polygon_problem(polygons=16, pixels=5, classes=2)
+    far = {LDA: scored(few, wrong_units(few, range(9))), SVM: scored(few, wrong_units(few))}
+    assert choose(few, far).members[0] == SVM
 
 
 def test_clearly_better_and_near_equal_candidates_are_averaged(problem: FoldProblem) -> None:

@@ -87,34 +87,67 @@ def test_a_network_that_leads_runs_all_folds_and_is_chosen(
     assert len(ran) == 10
 
 
-@pytest.mark.parametrize(
-    ("propagation_helps", "chosen"), [(True, "convcapsnet-7-propagated"), (False, "convcapsnet-3")]
-)
-def test_only_the_network_that_lda_favours_is_run(
-    propagation_helps: bool, chosen: str, problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    best_patch = {1: 0.3, 3: 0.1, 5: 0.2, 7: 0.25}
-    ran = fake_folds(monkeypatch, lambda spec: best_patch[spec.patch or 0] if spec.method == "lda" else 0.02)
+def fake_propagation(monkeypatch: pytest.MonkeyPatch, wrong: float) -> None:
+    """LDA with label propagation is wrong in this share of the units."""
 
     def propagated(problem: FoldProblem, base: TrainingSpec) -> OutOfFold:
-        share = 0.05 if propagation_helps else 0.5
-        of_truth = np.where((problem.unit * 37 % 100) / 100 < share, 0.1, 0.9).astype(np.float32)
+        of_truth = np.where((problem.unit * 37 % 100) / 100 < wrong, 0.1, 0.9).astype(np.float32)
         raw = np.stack([np.where(problem.truth == k, of_truth, 1 - of_truth) for k in range(2)], axis=1)
         return OutOfFold(problem, raw, problem.folds.count)
 
     monkeypatch.setattr("hypercaps.selection.race.propagated_lda", propagated)
+
+
+FIELDS = {1: 0.3, 3: 0.1, 5: 0.2, 7: 0.25}  # share of the units in which LDA on windows of this side is wrong
+EASY_FIELDS = {1: 0.3, 3: 0.2, 5: 0.2, 7: 0.03}
+MIXED = {1: 0.1, 3: 0.2, 5: 0.3, 7: 0.4}
+
+
+@pytest.mark.parametrize(
+    ("lda", "propagated", "chosen"),
+    [
+        (FIELDS, 0.05, "convcapsnet-7-propagated"),
+        (FIELDS, 0.5, "convcapsnet-3-damped"),
+        (EASY_FIELDS, 0.05, "convcapsnet-7-guided"),
+        (MIXED, 0.05, "convcapsnet-1-damped"),  # propagation seems to help, but windows harm
+    ],
+)
+def test_only_the_network_that_lda_favours_is_run(
+    lda: dict[int, float], propagated: float, chosen: str, problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = fake_folds(monkeypatch, lambda spec: lda[spec.patch or 0] if spec.method == "lda" else 0.02)
+    fake_propagation(monkeypatch, propagated)
     race, _ = race_of(problem, "lda", "lda-3", "lda-5", "lda-7", "convcapsnet")
     rows = by_name(race, race.rows(race.run()))
     networks = {name: row for name, row in rows.items() if row.method == "convcapsnet"}
     run = {name for name, row in networks.items() if row.folds}
-    if propagation_helps:  # its first stage is scored without a training of its own
-        assert run == {chosen, "convcapsnet-7"}
-        assert {one for one in ran if one[0] == "convcapsnet"} == {("convcapsnet", 7, "best")}
-    else:
-        assert len(run) == 1 and next(iter(run)).startswith(chosen) and "propagated" not in next(iter(run))
-    others = {row.outcome for name, row in networks.items() if name not in run}
-    assert others == {f"not run: LDA favours {max(run, key=len)}"}
+    # The first stage of a propagated network is scored without a training of its own.
+    fields = chosen in ("convcapsnet-7-propagated", "convcapsnet-7-guided")
+    assert run == ({chosen, "convcapsnet-7"} if fields else {chosen})
+    assert (race.default is not None and race.default.name == chosen) == fields
+    assert len({one for one in ran if one[0] == "convcapsnet"}) == 1
+    assert {row.outcome for name, row in networks.items() if name not in run} == {f"not run: LDA favours {chosen}"}
     assert sum(one[0] == "convcapsnet" for one in ran) == 5
+
+
+@pytest.mark.parametrize(("wrong", "kept"), [(0.12, True), (0.6, False)])
+def test_in_a_scene_of_fields_a_network_is_given_up_only_if_it_is_clearly_worse(
+    wrong: float, kept: bool, problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = fake_folds(monkeypatch, lambda spec: FIELDS[spec.patch or 0] if spec.method == "lda" else wrong)
+    fake_propagation(monkeypatch, 0.05)
+    race, _ = race_of(problem, "lda", "lda-3", "lda-5", "lda-7", "convcapsnet")
+    choice = race.run()
+    assert (choice.members[0].name == "convcapsnet-7-propagated") == kept
+    assert (sum(one[0] == "convcapsnet" for one in ran) == 5) == kept
+
+
+def test_without_evidence_a_propagated_network_is_no_default(
+    problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_folds(monkeypatch, lambda spec: 0.2 if spec.method == "convcapsnet" else 0.1)
+    race, _ = race_of(problem, "logistic", "convcapsnet-7-propagated")
+    assert race.run().members[0].name == "logistic" and race.default is None
 
 
 def test_the_time_limit(problem: FoldProblem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,15 +182,15 @@ def test_progress_names_the_candidate_and_its_fold(problem: FoldProblem, monkeyp
 
 
 def test_candidates_that_the_scene_does_not_suit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four bands are too few for the network, four columns for patches of 5."""
+    """Four columns are too few for patches of 5."""
     small = polygon_problem(polygons=100, pixels=4, classes=2, bands=4)
     ran = fake_folds(monkeypatch, lambda spec: 0.2)
-    race, _ = race_of(small, "lda", "lda-5", "convcapsnet")
+    race, _ = race_of(small, "lda", "lda-5", "convcapsnet-7")
     choice = race.run()
     assert {(method, patch) for method, patch, _ in ran} == {("lda", 1)}
     rows = by_name(race, race.rows(choice))
-    assert rows["convcapsnet-3"].outcome == "not run: 4 bands are too few for windows of 9 and 9"
-    assert rows["lda-5"].outcome.startswith("not run: method lda looks at patches of 5 x 5 pixels but scene")
-    alone, _ = race_of(small, "convcapsnet")
-    with pytest.raises(ModelError, match="4 bands are too few for windows of 9 and 9: at least 25 are needed"):
+    for name, patch in (("lda-5", 5), ("convcapsnet-7", 7)):
+        assert f"looks at patches of {patch} x {patch} pixels but scene" in rows[name].outcome
+    alone, _ = race_of(small, "convcapsnet-7")
+    with pytest.raises(ModelError, match="looks at patches of 7 x 7 pixels but scene"):
         alone.run()

@@ -17,8 +17,10 @@ from hypercaps.data.json_records import from_json
 from hypercaps.data.labels import Legend
 from hypercaps.report.map_pictures import maps_picture
 from hypercaps.report.plots import convergence_picture
-from hypercaps.study.document import Heading, Picture, Table, Text, to_html, to_markdown
-from hypercaps.study.folder import StudyLog
+from hypercaps.study import pictures
+from hypercaps.study.document import Contents, Fold, Heading, Picture, Table, Text, flat, to_html, to_markdown
+from hypercaps.study.folder import Classified, StudyLog
+from hypercaps.study.groups import group_runs
 from hypercaps.study.pages import study_document, write_study
 from hypercaps.study.records import read_record
 
@@ -97,7 +99,8 @@ RUNS = [record("mlp", 0, 90.0), record("mlp", 1, 92.0), record("convcapsnet", 0,
 def test_a_folder_gets_results_and_pages_and_pictures(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "mine", RUNS)
     written = write_study(out)
-    names = ["results.json", "results.csv", "maps-my-field-20pct.png", "convergence.png", "results.md", "results.html"]
+    names = ["results.json", "results.csv", "convergence.png", "convergence-others.png", "maps-my-field-20pct.png",
+             "results.md", "results.html"]  # fmt: skip
     assert [path.name for path in written] == names
     assert all(path.parent == out and path.stat().st_size > 0 for path in written)
 
@@ -127,7 +130,7 @@ def test_the_html_page_is_self_contained_and_shows_hostile_names_as_text(tmp_pat
     assert "http://" not in text and "https://" not in text and "url(" not in text and "@import" not in text
     assert "example.org/a.mat" in text  # the address itself stays readable
     images = [attributes["src"] or "" for tag, attributes in page.tags if tag == "img"]
-    assert len(images) == 2 and all(source.startswith("data:image/png;base64,") for source in images)
+    assert len(images) == 3 and all(source.startswith("data:image/png;base64,") for source in images)
 
 
 def test_cells_cannot_break_a_markdown_table() -> None:
@@ -153,6 +156,64 @@ def test_blocks_in_both_formats() -> None:
     page = to_html(blocks, "A")
     Page(page)
     assert '<td class="number">+0.12</td>' in page and "<p>b &amp; c</p>" in page and "base64,cG5n" in page
+
+
+def test_summaries_come_first_and_long_tables_last(tmp_path: Path) -> None:
+    blocks = study_document([read_record(run) for run in RUNS], from_json(StudyLog, ABOUT), lambda key: None)
+    headings = [block.text for block in blocks if isinstance(block, Heading) and block.level == 2]
+    assert headings == [
+        "Summary", "Convergence", "Not run or failed", "Protocol", "Classes, all scores and paired tests",
+    ]  # fmt: skip
+    [contents] = [block for block in blocks if isinstance(block, Contents)]
+    assert contents.titles == headings and blocks.index(contents) < 3
+    first_table = next(block for block in flat(blocks) if isinstance(block, Table))
+    assert first_table.title == "my-field, 20 % of the labels for training"
+    [fold] = [block for block in blocks if isinstance(block, Fold)]
+    assert fold is blocks[-1] and [block.title.split(":")[0] for block in fold.blocks if isinstance(block, Table)] == [
+        "All scores", "Accuracy per class, as in the paper's experiment 1", "Paired tests",
+    ]  # fmt: skip
+
+
+def test_contents_and_folds_in_both_formats() -> None:
+    blocks = [Contents(["Speed, and more"]), Heading(2, "Speed, and more"), Fold("long", [Text("a"), Text("b")])]
+    assert to_markdown(blocks) == "- [Speed, and more](#speed-and-more)\n\n## Speed, and more\n\n### long\n\na\n\nb\n"
+    page = to_html(blocks, "A")
+    Page(page)
+    assert '<a href="#speed-and-more">' in page and '<h2 id="speed-and-more">' in page
+    assert "<summary>long</summary>" in page and page.index("<details>") < page.index("<p>b</p>") < page.index(
+        "</details>"
+    )
+
+
+def test_the_papers_figure_of_convergence_has_its_three_methods() -> None:
+    """And the others are in a picture of their own; the lowest seed that has a curve is drawn."""
+    methods = ("mlp", "c-cnn", "capsnet", "convcapsnet")
+    runs = [record(method, 1) for method in methods] + [record("c-cnn", 0, history=[])]
+    groups = group_runs([read_record(run) for run in runs])
+    curves = [pictures.curves_by_scene(groups, like_paper=like_paper) for like_paper in (True, False)]
+    labels = [[label.split(" ")[0] for label, _ in scene] for each in curves for scene in each.values()]
+    assert labels == [["c-CNN", "CapsNet", "1D-ConvCapsNet"], ["MLP"]]
+    assert [picture.file for picture in pictures.convergence_pictures(groups)] == [
+        "convergence.png",
+        "convergence-others.png",
+    ]
+
+
+def test_maps_without_stored_pixels() -> None:
+    """The nearest run to the median with pixels is shown; the earlier picture if a method has none."""
+    labels = np.ones((4, 4), np.int16)
+    stored = Classified(labels, labels, np.array([0]), np.array([1]))
+    runs = [record("mlp", seed, oa) for seed, oa in enumerate((80.0, 90.0, 91.0))] + [record("convcapsnet", 0)]
+    [((scene, budget), columns)] = group_runs([read_record(run) for run in runs]).items()
+
+    def files(keys: set[str], earlier: bytes | None) -> list[bytes]:
+        load = dict.fromkeys(keys, stored).get
+        return [p.png for p in pictures.map_pictures(scene, budget, columns, load, lambda name: earlier)]
+
+    assert files(set(), None) == [] and files(set(), b"old") == [b"old"]
+    assert files({"mlp-2"}, b"old") == [b"old"] and len(files({"mlp-2"}, None)) == 1
+    both = files({"mlp-2", "mlp-0", "convcapsnet-0"}, b"old")
+    assert both == files({"mlp-2", "convcapsnet-0"}, None) != [b"old"]
 
 
 def test_failed_runs_and_missing_scenes_are_listed() -> None:
@@ -232,15 +293,16 @@ def test_few_labels_have_a_learning_curve_and_no_comparison_with_the_paper() -> 
         for seed in (0, 1)
     ]
     blocks = study_document([read_record(run) for run in runs], StudyLog("few"), lambda key: None)
-    tables = [block for block in blocks if isinstance(block, Table)]
+    tables = [block for block in flat(blocks) if isinstance(block, Table)]
     assert [t.title for t in tables if t.title.startswith("Learning curve")] != []
     class_tables = [table for table in tables if table.title.startswith("Accuracy per class")]
     assert len(class_tables) == 4 and not any("paper" in table.title for table in class_tables)
     assert all(any("window" in cell for cell in table.head) for table in class_tables)
-    texts = [block.text for block in blocks if isinstance(block, Text)]
+    texts = [block.text for block in flat(blocks) if isinstance(block, Text)]
+    texts += [table.caption for table in tables]
     self_trained = [text for text in texts if "learned from unlabelled pixels" in text]
     assert len(self_trained) == 2
     assert all("1D-ConvCapsNet" in text and "Blocks of 16" in text for text in self_trained)
     assert any("The paper has no results for these label budgets" in text for text in texts)
-    [curve] = [block for block in blocks if isinstance(block, Picture) and block.file.startswith("learning-")]
+    [curve] = [block for block in flat(blocks) if isinstance(block, Picture) and block.file.startswith("learning-")]
     assert min(imread(io.BytesIO(curve.png)).shape[:2]) > 300

@@ -34,6 +34,12 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "two.toml"
 
 
+@pytest.mark.parametrize("name", ["indian-pines", "fewer-labels", "small-scenes"])
+def test_the_studies_of_the_results_train_with_all_epochs_of_the_recipes(name: str) -> None:
+    study = open_study(str(ROOT / "benchmarks" / "studies" / f"{name}.toml"))
+    assert all(plan.epochs is None and plan.batch_size is None for plan in study.methods)
+
+
 def test_the_builtin_studies_are_those_of_the_paper() -> None:
     assert builtin_studies() == [
         "few-labels",
@@ -109,6 +115,13 @@ def test_labels_of_a_study_may_be_polygons(written: Path) -> None:
         open_study(str(written))
 
 
+def test_the_minutes_of_a_run_do_not_change_its_key(written: Path) -> None:
+    before = [setting.key for setting in open_study(str(written)).settings()]
+    written.write_text(STUDY.replace("epochs = 4", "epochs = 4\nminutes = 7.5"))
+    study = open_study(str(written))
+    assert study.methods[1].minutes == 7.5 and [setting.key for setting in study.settings()] == before
+
+
 def test_a_change_of_the_setting_changes_the_key(written: Path) -> None:
     first = open_study(str(written)).settings()
     written.write_text(STUDY.replace("epochs = 4", "epochs = 5"))
@@ -119,13 +132,18 @@ def test_a_change_of_the_setting_changes_the_key(written: Path) -> None:
 
 def test_keys_are_those_of_the_published_results() -> None:
     """A changed key means that existing studies are run again: their runs are not found any more."""
-    settings = open_study(str(ROOT / "benchmarks" / "studies" / "indian-pines.toml")).settings()
-    published = {run["key"] for run in json.loads((ROOT / "docs" / "results" / "results.json").read_text())}
-    assert {setting.key for setting in settings if setting.seed == 0} <= published
+    studies = [
+        open_study(str(ROOT / "benchmarks" / "studies" / f"{name}.toml")) for name in ("indian-pines", "fewer-labels")
+    ]
+    settings = [setting for study in studies for setting in study.settings()]
+    runs = json.loads((ROOT / "docs" / "results" / "results.json").read_text())
+    unchanged = {"rbf-svm", "se-2d-cnn", "c-cnn", "convcapsnet"}  # methods whose settings were never others
+    published = {run["key"] for run in runs if run["scene"] == "indian-pines" and run["method"] in unchanged}
+    assert published and published <= {setting.key for setting in settings}
 
 
 def test_the_key_of_recipe_best_does_not_depend_on_its_description() -> None:
-    key = "indian-pines_convcapsnet_best_5each_seed00_5f7ab4"
+    key = "indian-pines_convcapsnet_best_5each_seed00_762754"
     assert key in {setting.key for setting in open_study("few-labels").settings()}
     assert "labels propagated over the scene" in get_method("convcapsnet").recipe("best").describe()
 
@@ -154,6 +172,8 @@ def test_messages_on_unknown_names_list_the_valid_ones(written: Path) -> None:
     ("old", "new", "message"),
     [
         ("epochs = 4", "epochs = 0", r"methods.mlp.epochs is 0"),
+        ("epochs = 4", "minutes = 0", r"methods.mlp.minutes is 0: give the minutes that one run takes"),
+        ("epochs = 4", "minutes = inf", r"methods.mlp.minutes is inf"),
         ("epochs = 4", "epoch = 4", r"unknown key 'epoch': use one of batch_size, epochs"),
         ("repeats = 3", 'repeats = "3"', r"repeats is '3': give a whole number"),
         ("[0.2, 0.1]", "[20]", r"20 is not a share"),
@@ -229,3 +249,12 @@ def test_invalid_settings_of_the_split_are_refused(tmp_path: Path, line: str, ma
     (tmp_path / "s.toml").write_text(f'scenes = ["indian-pines"]\n{line}\n[methods.mlp]\n')
     with pytest.raises(StudyError, match=match):
         open_study(str(tmp_path / "s.toml"))
+
+
+@pytest.mark.parametrize("text", ["repeats = 99999999999", "repeats = 10001"])
+def test_more_runs_than_can_be_done_are_refused_before_they_are_listed(text: str, written: Path) -> None:
+    written.write_text(
+        STUDY.replace("repeats = 3", text).replace('["indian-pines", ', '["salinas-a", "indian-pines", ')
+    )
+    with pytest.raises(StudyError, match=r"study 'two' has [\d,]+ runs: give fewer repeats"):
+        open_study(str(written)).only(repeats=None if "9999" in text else 40_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ def test_the_published_results_are_read_and_written_unchanged() -> None:
         record = read_record(document)
         assert isinstance(record, FinishedRun)
         assert json.loads(json.dumps(record.to_json())) == NEW_KEYS | document
+
+
+def test_a_record_file_has_a_line_for_each_field(tmp_path: Path) -> None:
+    record = replace(read_record(PUBLISHED[0]), history=((1.0, None), (0.5, 90.0)))
+    (tmp_path / "runs").mkdir()
+    StudyFolder(tmp_path).keep(record)
+    assert StudyFolder(tmp_path).records() == [record]
+    lines = (tmp_path / "runs" / f"{record.key}.json").read_text().splitlines()
+    assert len(lines) == len(record.to_json()) + 1  # braces, and no key
+    assert '  "history": [[1.0, null], [0.5, 90.0]],' in lines
 
 
 def test_a_failed_run_has_the_keys_of_a_finished_one() -> None:

@@ -17,12 +17,15 @@ import psutil
 import pytest
 
 from hypercaps.compute.devices import threads_in_use, use_threads
-from hypercaps.errors import OutputError
+from hypercaps.errors import DataWarning, OutputError
 from hypercaps.study import cluster_runs, runs
+from hypercaps.study.folder import StudyFolder
 from hypercaps.study.plan import Study
-from hypercaps.study.records import Record
+from hypercaps.study.records import FinishedRun, Record
 from hypercaps.study.study import StudyCallbacks, run_study
 from hypercaps.study.study_file import open_study
+from hypercaps.training.checkpoint_file import CheckpointFile
+from support.killed import run_killed
 from support.processes import worker_processes
 from support.scenes import make_cube
 from support.study_work import RunOrDie
@@ -102,7 +105,10 @@ def test_finished_runs_are_not_repeated(study: Study, tmp_path: Path, monkeypatc
         raise AssertionError("no run is left")
 
     monkeypatch.setattr(runs, "attempt_run", fail)
+    left = StudyFolder(out).checkpoint(study.settings()[0].key)  # as by a kill after the record was written
+    left.write_text("half")
     assert run_study(study.only(methods=["rbf-svm", "convcapsnet"]), out).done_before == 4
+    assert not left.exists()
 
 
 def test_workers_give_the_same_results_to_the_bit(study: Study, tmp_path: Path) -> None:
@@ -163,6 +169,72 @@ def test_a_run_that_is_cut_short_keeps_its_best_epoch_and_is_repeated_later(
     assert run_study(part, tmp_path / "out").done_now == 1
     [record] = results(tmp_path / "out")
     assert not record["cut_short"] and record["epochs"] == 4
+
+
+def history(out: Path) -> tuple[tuple[float | None, float | None], ...]:
+    [record] = StudyFolder(out).records()
+    assert isinstance(record, FinishedRun)
+    return record.history
+
+
+def test_a_killed_study_continues_its_run_and_has_the_same_result(study: Study, tmp_path: Path) -> None:
+    """It is continued by a worker process."""
+    part, out = study.only(methods=["convcapsnet"], repeats=1), tmp_path / "out"
+    options = ["--methods", "convcapsnet", "--repeats", 1, "--workers", 1]
+    run_killed(0.7, "study", tmp_path / "made.toml", "--out", out, *options)
+    assert len(list((out / "runs").glob("*.checkpoint.safetensors"))) == 1 and not list((out / "runs").glob("*.json"))
+    starts, shares = [], []
+    watch = StudyCallbacks(on_start=starts.append, on_progress=lambda setting, now: shares.append(now.done))
+    assert run_study(part, out, workers=2, callbacks=watch).done_now == 1
+    assert starts[0].begun_before == 1 and all(share > 0.6 for share in shares)
+    assert {path.suffix for path in (out / "runs").iterdir()} == {".json", ".npz"}
+    run_study(part, tmp_path / "whole")
+    assert history(out) == history(tmp_path / "whole")
+    [path] = (out / "runs").glob("*.npz")
+    with np.load(path) as ours, np.load(tmp_path / "whole" / "runs" / path.name) as theirs:
+        assert np.array_equal(ours["classes"], theirs["classes"])
+
+
+def test_a_run_that_is_cut_short_continues_where_it_was(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, out = study.only(methods=["convcapsnet"], repeats=1), tmp_path / "out"
+    for limit in (3, 30):  # calls; before the first epoch ends, and later
+        calls = itertools.count()
+        monkeypatch.setattr(runs, "is_over", lambda deadline, calls=calls, limit=limit: next(calls) > limit)
+        assert run_study(part, out, budget_minutes=10).left == 1
+    monkeypatch.undo()
+    shares: list[float] = []
+    run_study(part, out, callbacks=StudyCallbacks(on_progress=lambda setting, now: shares.append(now.done)))
+    run_study(part, tmp_path / "whole")
+    assert shares[0] > 0.2 and history(out) == history(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_run_fails_the_run_and_stays(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, out = study.only(methods=["convcapsnet"], repeats=1), tmp_path / "out"
+    calls = itertools.count()
+    monkeypatch.setattr(runs, "is_over", lambda deadline: next(calls) > 5)
+    run_study(part, out, budget_minutes=10)
+    monkeypatch.undo()
+    cube = np.load(tmp_path / "cube.npy")
+    np.save(tmp_path / "cube.npy", cube + 1)
+    assert run_study(part, out).failed == 1
+    assert "is of a training with another scene" in results(out)[0]["error"]
+    [checkpoint] = (out / "runs").glob("*.checkpoint.safetensors")
+    checkpoint.unlink()
+    assert run_study(part, out).failed == 0
+
+
+def test_a_run_of_another_process_is_left_to_it(study: Study, tmp_path: Path) -> None:
+    part, out = study.only(methods=["convcapsnet"]), tmp_path / "out"
+    (out / "runs").mkdir(parents=True)
+    doing = "another hypercaps is doing run made_convcapsnet.*seed00"
+    first = StudyFolder(out).checkpoint(part.settings()[0].key)
+    with CheckpointFile(first), pytest.warns(DataWarning, match=doing):
+        result = run_study(part, out)
+    assert (result.done_now, result.left) == (1, 1)
 
 
 def test_ctrl_c_writes_the_pages_of_the_finished_runs(study: Study, tmp_path: Path) -> None:

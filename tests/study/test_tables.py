@@ -7,66 +7,10 @@ from typing import Any
 
 import pytest
 
-from hypercaps.study.document import Table
-from hypercaps.study.groups import Column, Stat, group_runs
-from hypercaps.study.label_budget import LabelBudget
-from hypercaps.study.records import FinishedRun, Record, read_record
-from hypercaps.study.tables import (
-    class_tables,
-    cost_table,
-    difference_text,
-    failed_table,
-    missing_table,
-    small_table,
-    summary_table,
-)
-
-
-def record(method: str = "convcapsnet", oa: float = 99.0, *, seed: int = 0, classes: int = 16, **others: Any) -> Record:
-    changed = {"epochs": None, "batch_size": None, "structure": {}} | others.pop("changed", {})
-    document = {
-        "scene": "indian-pines",
-        "method": method,
-        "recipe": "paper",
-        "train_share": 0.2,
-        "seed": seed,
-        "oa": oa,
-        "aa": oa - 1,
-        "kappa": oa - 2,
-        "per_class": [
-            {"label": i, "name": f"class {i}", "accuracy": oa + i / 100, "test": 9} for i in range(1, classes + 1)
-        ],
-        "parameters": 1000,
-        "train_seconds": 60.0,
-        "epochs": 50,
-        "error": None,
-        "recipe_epochs": 50,
-        "changed": changed,
-        "val_share": 0.1,
-        "cut_short": False,
-    }
-    return read_record(document | others)
-
-
-def failed(method: str, error: str, seed: int = 0) -> Record:
-    document = {
-        "scene": "salinas", "method": method, "recipe": "paper", "train_share": 0.05, "seed": seed, "oa": None,
-        "aa": None, "kappa": None, "per_class": None, "parameters": None, "train_seconds": None, "epochs": None,
-        "error": error,
-    }  # fmt: skip
-    return read_record(document)
-
-
-def cells(table: Table, row: str) -> dict[str, str]:
-    """A row by the text of its first cell."""
-    [match] = [r for r in table.rows if r[0] == row]
-    assert all(len(r) == len(table.head) for r in table.rows)
-    return dict(zip(table.head, match, strict=True))
-
-
-def first_group(records: list[Record]) -> tuple[str, LabelBudget, list[Column]]:
-    ((scene, budget), columns) = next(iter(group_runs(records).items()))
-    return scene, budget, columns
+from hypercaps.study.groups import Stat
+from hypercaps.study.records import FinishedRun
+from hypercaps.study.tables import class_tables, difference_text, failed_table, missing_table, score_table
+from support.study_records import cells, failed, first_group, record
 
 
 def test_median_and_range_ignore_missing_values() -> None:
@@ -74,11 +18,11 @@ def test_median_and_range_ignore_missing_values() -> None:
     assert Stat.of([None]) is None
 
 
-def test_the_summary_shows_medians_and_the_shortest_time_beside_the_paper() -> None:
+def test_the_scores_are_medians_and_the_shortest_time_beside_the_paper() -> None:
     runs = [
         record(oa=oa, seed=i, train_seconds=s) for i, (oa, s) in enumerate([(99.0, 90.0), (99.3, 61.4), (98.0, 70)])
     ]
-    row = cells(summary_table(*first_group(runs)), "1D-ConvCapsNet")
+    row = cells(score_table(*first_group(runs)), "1D-ConvCapsNet")
     assert row == {
         "Method": "1D-ConvCapsNet",
         "Training": "paper recipe, 50 epochs",
@@ -101,7 +45,7 @@ def test_the_summary_shows_medians_and_the_shortest_time_beside_the_paper() -> N
 def test_methods_are_in_the_papers_order_and_failed_runs_do_not_count() -> None:
     names = ["convcapsnet", "capsnet", "mlp", "3d-cnn", "c-cnn", "rbf-svm", "se-2d-cnn"]
     runs = [record(name) for name in names] + [record("mlp", seed=1, error="no memory")]
-    table = summary_table(*first_group(runs))
+    table = score_table(*first_group(runs))
     assert [row[0] for row in table.rows] == [
         "RBF-SVM", "MLP", "Se-2D-CNN", "3D-CNN", "c-CNN", "CapsNet", "1D-ConvCapsNet",
     ]  # fmt: skip
@@ -175,7 +119,7 @@ def test_only_our_classes_are_shown_where_the_paper_has_none(others: dict[str, A
     group = first_group([record(**others)])
     (table,) = class_tables(*group)
     assert table.head == ["Class", "1D-ConvCapsNet, ours (1 run)"]
-    assert ("OA, paper" in summary_table(*group).head) == (others == {"train_share": 0.1})
+    assert ("OA, paper" in score_table(*group).head) == (others == {"train_share": 0.1})
 
 
 def test_a_class_without_test_pixels_is_a_dash() -> None:
@@ -184,32 +128,6 @@ def test_a_class_without_test_pixels_is_a_dash() -> None:
     without = replace(run.per_class[0], accuracy=None)
     (table,) = class_tables(*first_group([replace(run, per_class=(without, *run.per_class[1:]))]))
     assert table.rows[0][1:] == ["100.00", "–", "–"]
-
-
-def test_small_training_sets() -> None:
-    runs = [record(oa=97.9, train_share=1 - 0.9), record(oa=94.0, train_share=0.05), record(oa=99.0)]
-    table = small_table(group_runs([*runs, record("mlp", train_share=0.1)]))
-    assert table is not None
-    assert [[row[1], *row[4:]] for row in table.rows] == [
-        ["10 %", "97.89", "97.90", "+0.01"],
-        ["5 %", "94.64", "94.00", "-0.64"],
-    ]
-    assert small_table(group_runs(runs[2:])) is None
-
-
-def test_cost_and_its_ratios() -> None:
-    small, large = record(train_seconds=100.0, parameters=100), record("capsnet", train_seconds=1550.0, parameters=2000)
-    table = cost_table(group_runs([small, large]))
-    assert table is not None
-    assert [row[2:] for row in table.rows] == [
-        ["1D-ConvCapsNet", "paper recipe, 50 epochs", "402", "100", "2.0", "409,168", "100"],
-        ["CapsNet", "paper recipe, 50 epochs", "6,483", "1,550", "31.0", "7,387,904", "2,000"],
-        ["CapsNet / 1D-ConvCapsNet", "ratio", "16.1 ×", "15.5 ×", "15.5 ×", "18.1 ×", "20.0 ×"],
-    ]
-    other = cost_table(group_runs([small, replace(large, epochs=10, train_seconds=310.0)]))
-    # 310 s of 10 epochs and 100 s of 50 can't be compared.
-    assert other is not None and other.rows[-1][5:7] == ["–", "15.5 ×"]
-    assert cost_table(group_runs([record("mlp")])) is None
 
 
 def test_failed_runs_and_missing_scenes() -> None:

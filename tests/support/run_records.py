@@ -34,7 +34,7 @@ def folds_metrics(**changes: Any) -> RunMetrics:
     metrics = RunMetrics(
         oa=84.1, aa=87.5, kappa=73.0, oa_interval=(76.0, 90.2), aa_interval=(79.0, 93.0), kappa_interval=(60.0, 82.5),
         per_class=(
-            ClassScore(1, "corn", 75.0, 120, (61.2, 86.0), 20),
+            ClassScore(1, "corn", 75.0, 120, (61.2, 86.0), 20, (88.0, 100.0)),
             ClassScore(2, "wheat", 100.0, 90, (90.5, 100.0), 12),
             ClassScore(3, "oats", None, 0, None, 0),
         ),
@@ -59,4 +59,4 @@ def unscored_metrics(**changes: Any) -> RunMetrics:
 
 
 def lda_baseline(oa: float) -> Baseline:
-    return Baseline("lda", oa, 0.1)
+    return Baseline("lda", oa, 0.1, (50.0, 71.0))

@@ -14,7 +14,8 @@ from hypercaps.data.scene import Scene
 from hypercaps.models.history import History
 from hypercaps.models.recipes import Augmentation, Stage
 from hypercaps.models.registry import get_method
-from hypercaps.training.loop import Examples, LoopSettings, Progress, TrainingLoop, one_cycle
+from hypercaps.training.examples import Examples
+from hypercaps.training.loop import LoopSettings, Progress, TrainingLoop, one_cycle
 from hypercaps.training.patches import PatchStore, symmetries
 from hypercaps.training.preprocessing import PCAWhitening
 from support.scenes import make_cube

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from hypercaps import Labels, Scene, split_by_share
+from hypercaps import Labels, Scene, SceneCache, split_by_share
 from hypercaps.models.lda import LDA
 from hypercaps.training.job import TrainingData, TrainingJob
 from hypercaps.training.loop import LoopSettings
-from hypercaps.training.preprocessing import Standardising
 from hypercaps.training.spec import TrainingSpec
 
 
@@ -32,19 +31,21 @@ def test_units_follow_the_pixels_to_solve(job: TrainingJob, monkeypatch: pytest.
     solve = LDA.solve
     monkeypatch.setattr(LDA, "solve", lambda self, *arguments: given.append(arguments) or solve(self, *arguments))
     data.trainer(job, LoopSettings(job.method.loss, 1)).solve()
-    features, targets, val_features, val_targets, of_train = given[0]
-    np.testing.assert_array_equal(of_train.numpy(), job.split.train)
-    assert len(features) == len(targets) == job.split.train.size
-    assert len(val_features) == len(val_targets) == job.split.val.size
+    training, validation = given[0]
+    np.testing.assert_array_equal(training.units.numpy(), job.split.train)
+    assert len(training.features) == len(training.targets) == job.split.train.size
+    assert len(validation.features) == len(validation.targets) == job.split.val.size
 
 
 def test_without_units_there_are_none(job: TrainingJob) -> None:
     assert TrainingData.read(job).examples.units is None
 
 
-def test_preprocessing_is_not_fitted_again(job: TrainingJob) -> None:
-    fitted = Standardising(np.zeros(job.scene.bands), np.full(job.scene.bands, 2.0))
-    data = TrainingData.read(job, fitted)
-    assert data.preprocessing is fitted
+def test_a_cache_fits_the_preprocessing_once(job: TrainingJob) -> None:
+    cache = SceneCache(job.scene)
+    data = TrainingData.read(job, cache)
+    assert data.preprocessing is TrainingData.read(job, cache).preprocessing
+    assert data.preprocessing is not TrainingData.read(job).preprocessing
     centre = job.scene.read().values.reshape(-1, job.scene.bands)[job.split.train[0]]
-    torch.testing.assert_close(data.examples.store.gather(torch.tensor([0])).flatten(), torch.from_numpy(2 * centre))
+    found = data.examples.store.gather(torch.tensor([0])).flatten()
+    torch.testing.assert_close(found, torch.from_numpy(data.preprocessing.transform(centre)))

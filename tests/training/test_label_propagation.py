@@ -88,7 +88,7 @@ def test_edge_features_are_the_leading_components_of_standardised_bands() -> Non
     cube[:, :, 7] = 3.0  # and a dead one must not harm
     whitening = PCAWhitening.fit(Scene.from_array(cube)).centred()
     flat = cube.reshape(-1, 26).astype(np.float64)
-    found = label_propagation.edge_features(whitening, whitening.transform(cube).numpy().reshape(-1, 26))
+    found = label_propagation.edge_features(whitening, whitening.transform(cube).reshape(-1, 26))
     alive = np.delete(flat, 7, axis=1)
     standard = (alive - alive.mean(axis=0)) / alive.std(axis=0, ddof=1)
     _, vectors = np.linalg.eigh(np.cov(standard.T))

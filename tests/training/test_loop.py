@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from hypercaps.errors import Interrupted, TrainingError
 from hypercaps.models.recipes import Stage
-from hypercaps.training.loop import Examples, LoopSettings, Progress, TrainingLoop
+from hypercaps.models.registry import get_method
+from hypercaps.training.examples import Examples
+from hypercaps.training.loop import LoopSettings, Progress, TrainingLoop
 from hypercaps.training.memory import bytes_to_train
 
 
@@ -114,6 +116,27 @@ def test_progress_goes_from_nothing_to_all() -> None:
 def test_divergence_is_an_error() -> None:
     with pytest.raises(TrainingError, match=r"diverged in epoch 1: the loss is .*another recipe or seed"):
         run([1, 1], learning_rate=float("inf"))
+
+
+@pytest.mark.parametrize("method", ["convcapsnet", "c-cnn"])
+@pytest.mark.parametrize("pixels", [1, 13, 64])
+def test_networks_of_the_kernels_know_the_memory_of_a_step(
+    method: str, pixels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, written = get_method(method), 0
+    network = chosen.network(30, 3, patch=5)
+    empty, empty_like = torch.empty, torch.empty_like
+
+    def counted(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal written
+        written += tensor.numel()
+        return tensor
+
+    monkeypatch.setattr(torch, "empty", lambda *sizes, **options: counted(empty(*sizes, **options)))
+    monkeypatch.setattr(torch, "empty_like", lambda *given, **options: counted(empty_like(*given, **options)))
+    chosen.loss(network(torch.randn(pixels, 5, 5, 30)), torch.zeros(pixels, dtype=torch.int64)).backward()
+    weights = sum(weight.numel() for weight in network.parameters())
+    assert written - weights <= network.step_numbers(pixels) <= 2 * written
 
 
 def test_memory_for_a_step_counts_weights_and_what_the_backward_pass_needs() -> None:

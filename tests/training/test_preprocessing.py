@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def correlated(rows: int = 30, cols: int = 25, bands: int = 12, seed: int = 0) -
 def test_components_are_uncorrelated_with_unit_variance_largest_first() -> None:
     scene = Scene.from_array(correlated().astype(np.float32))
     fitted = PCAWhitening.fit(scene)
-    white = fitted.transform(scene.read().values).numpy().reshape(-1, 12)
+    white = fitted.transform(scene.read().values).reshape(-1, 12)
     assert white.dtype == np.float32
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(np.cov(white.T), np.eye(12), atol=1e-4)
@@ -42,7 +44,7 @@ def test_bands_without_variance_give_zeros() -> None:
     cube[:, :, 3] = 777  # dead
     cube[:, :, 5] = cube[:, :, 4]  # repeated
     fitted = PCAWhitening.fit(Scene.from_array(cube))
-    white = fitted.transform(cube).numpy()
+    white = fitted.transform(cube)
     assert np.isfinite(white).all()
     assert (white[:, :, -2:] == 0).all() and (fitted.variances[-2:] == 0).all()
     np.testing.assert_allclose(white.reshape(-1, 12)[:, :10].std(axis=0), 1, rtol=1e-2)
@@ -65,7 +67,7 @@ def test_invalid_pixels_are_left_out_counted_and_become_zeros() -> None:
         fitted = PCAWhitening.fit(scene)
     np.testing.assert_allclose(fitted.mean, clean.mean, rtol=1e-6)
     values, valid = scene.read()
-    white = fitted.transform(values, valid).numpy()
+    white = fitted.transform(values, valid)
     assert (white[0] == 0).all() and np.isfinite(white).all() and (white[1:] != 0).any()
 
 
@@ -73,8 +75,29 @@ def test_scenes_without_valid_pixels_or_variance_are_refused() -> None:
     with pytest.raises(SceneError, match="0 valid pixels among 12"):
         PCAWhitening.fit(Scene.from_array(np.full((3, 4, 5), np.nan)))
     for value in (0.0, 1234.5, 65535, 1e-7):
-        with pytest.raises(SceneError, match="is constant"):
+        with pytest.raises(SceneError, match="is constant as it is read, in single precision"):
             PCAWhitening.fit(Scene.from_array(np.full((20, 20, 5), value)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+def test_values_that_differ_beyond_float32_are_refused_with_a_way_out(dtype: type) -> None:
+    small = np.round(1000 * correlated())
+    cube = (2**53 - 10**6 + small).astype(np.int64) if dtype is np.int64 else 1e6 + 1e-9 * small
+    with pytest.raises(SceneError, match=r"single precision.* subtract a constant from each band first"):
+        PCAWhitening.fit(Scene.from_array(cube))
+    offset = cube - cube.min(axis=(0, 1))
+    assert (PCAWhitening.fit(Scene.from_array(offset)).variances > 0).all()
+
+
+def test_bands_that_float32_rounds_away_are_reported() -> None:
+    cube = 1e6 + 0.1 * np.random.default_rng(0).standard_normal((20, 20, 3))
+    cube[:, :, 0] -= 1e6
+    cube[:, :, 2] = 1e6  # a dead band has nothing to lose
+    with pytest.warns(DataWarning, match="^1 of 3 bands .* hold large values that differ by little"):
+        PCAWhitening.fit(Scene.from_array(cube))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PCAWhitening.fit(Scene.from_array(cube.astype(np.float32)))  # it was rounded before
 
 
 def test_small_numbers_are_not_taken_for_constants() -> None:
@@ -100,7 +123,7 @@ def test_standardised_bands_have_no_mean_and_unit_deviation_and_dead_ones_are_ze
     with pytest.warns(DataWarning, match="1 of 750 pixels"):
         fitted = Standardising.fit(Scene.from_array(cube))
     pixels = Scene.from_array(cube).read()
-    ready = fitted.transform(pixels.values, pixels.valid).numpy()
+    ready = fitted.transform(pixels.values, pixels.valid)
     assert ready.dtype == np.float32 and (ready[0, 0] == 0).all() and (ready[:, :, 3] == 0).all()
     seen = np.delete(ready[pixels.valid], 3, axis=1)
     np.testing.assert_allclose(seen.mean(axis=0), 0, atol=1e-5)
@@ -110,7 +133,7 @@ def test_standardised_bands_have_no_mean_and_unit_deviation_and_dead_ones_are_ze
 def test_damped_whitening_keeps_noise_small() -> None:
     scene = Scene.from_array(correlated())
     damped = whitening.PREPROCESSINGS["damped whitening"](scene)
-    white = damped.transform(scene.read().values).numpy().reshape(-1, 12).astype(np.float64)
+    white = damped.transform(scene.read().values).reshape(-1, 12).astype(np.float64)
     covariance = np.cov(scene.read().values.reshape(-1, 12).astype(np.float64).T)
     added = covariance + 0.01 * np.diag(covariance.diagonal())
     np.testing.assert_allclose(damped.matrix.T @ added @ damped.matrix, np.eye(12), atol=1e-6)
@@ -134,7 +157,7 @@ def test_a_linear_map_combines_with_preprocessing(name: str) -> None:
     fitted = whitening.PREPROCESSINGS[name](scene)
     weights = np.random.default_rng(1).standard_normal((12, 5))
     values = scene.read().values
-    expected = fitted.transform(values).numpy().astype(np.float64) @ weights
+    expected = fitted.transform(values).astype(np.float64) @ weights
     combined = fitted.combined(weights)
     np.testing.assert_allclose((values - fitted.mean) @ combined, expected, rtol=1e-4, atol=1e-4)
 
@@ -145,9 +168,9 @@ def test_the_kernel_projects_to_any_number_of_columns(outputs: int) -> None:
     rng = np.random.default_rng(outputs)
     values = rng.standard_normal((7, 9, 12)).astype(np.float32)
     mean, matrix, valid = rng.standard_normal(12), rng.standard_normal((12, outputs)), rng.random((7, 9)) < 0.8
-    found = whitening.project(values, valid, mean, matrix).numpy()
+    found = whitening.project(values, valid, mean, matrix)
     assert found.shape == (7, 9, outputs) and (found[~valid] == 0).all()
     np.testing.assert_allclose(found[valid], ((values - mean) @ matrix)[valid], rtol=1e-5, atol=1e-5)
-    alone = whitening.project(values[4:5, 3:4], None, mean, matrix).numpy()
+    alone = whitening.project(values[4:5, 3:4], None, mean, matrix)
     if valid[4, 3]:
         np.testing.assert_array_equal(alone[0, 0], found[4, 3])

@@ -13,6 +13,9 @@ from hypercaps.inference.metrics import score
 from hypercaps.models.recipes import SelfTraining
 from hypercaps.models.registry import get_method
 from hypercaps.training.loop import Progress
+from hypercaps.training.patches import PatchStore
+from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening
+from hypercaps.training.window_lda import window_lda
 
 QUICK = {"epochs": 6, "batch_size": 32}
 
@@ -49,6 +52,30 @@ def test_with_few_labels_it_beats_the_papers_recipe() -> None:
         for recipe in ("best", "paper")
     }
     assert found["best"] > found["paper"] + 5 and found["best"] > 90, found
+
+
+def test_the_guide_is_lda_on_the_means_of_patches() -> None:
+    scene, labels, split = fields()
+    lda = ConvCapsClassifier(method="lda", patch=7).fit(scene, labels, split, evaluate=False)
+    expected = lda.lengths(scene).reshape(-1, 2)
+    whitening = PREPROCESSINGS["centred whitening"](scene)
+    assert isinstance(whitening, PCAWhitening)
+    everything = np.concatenate([split.train, np.setdiff1d(np.arange(labels.array.size), split.train)])
+    store = PatchStore(scene, whitening, everything, 7)
+    targets = torch.from_numpy(labels.array.ravel()[split.train].astype(np.int64) - 1)
+    found = window_lda(store, whitening, torch.arange(split.train.size), targets, 2)
+    np.testing.assert_allclose(found, expected[everything], atol=1e-3)
+    assert 0.5 < found.max(axis=1).mean() < 1
+
+
+def test_the_guide_takes_part_in_the_second_stage_only() -> None:
+    scene, labels, split = fields()
+    plain, guided = (
+        ConvCapsClassifier(recipe=recipe, **QUICK).fit(scene, labels, split) for recipe in ("best", "guided")
+    )
+    losses = [[record.loss for record in fitted.history_] for fitted in (plain, guided)]
+    assert losses[0][:6] == losses[1][:6] and losses[0][6:] != losses[1][6:]
+    assert guided.model_.recipe.name == "guided" and guided.scores_.oa > 85
 
 
 def test_the_model_records_how_it_was_trained() -> None:

@@ -10,7 +10,7 @@ import typer
 
 from hypercaps import __version__
 from hypercaps.cli import options as opt
-from hypercaps.cli.messages import SentenceGroup, show_warning
+from hypercaps.cli.messages import SentenceGroup, ShowWarnings
 
 app = typer.Typer(
     cls=SentenceGroup,
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Land-cover maps from hyperspectral scenes and a few labels, with the 1D-ConvCapsNet capsule network.",
-    epilog="Try it on the bundled scene:  hypercaps train indian-pines --out runs/first",
+    epilog="See docs/index.md. Try it on the bundled scene:  hypercaps train indian-pines --out runs/first",
 )
 scenes_app = typer.Typer(
     cls=SentenceGroup,
@@ -43,7 +43,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    warnings.showwarning = show_warning
+    warnings.showwarning = ShowWarnings()
     # torch reads this when it is imported: threads that wait for each other then release the core after a moment. On a
     # busy machine they would otherwise slow each other down several times.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hypercaps.cli import events
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_err, console_out
 from hypercaps.cli.progress import RunProgress
 from hypercaps.cli.values import (
     STDOUT,
+    Given,
+    check_device,
+    check_json_file,
     open_cube,
     open_truth,
+    prepare_for,
     refuse_together,
     refuse_without,
     set_threads,
-    with_bands_of,
     write_or_print_json,
 )
 
@@ -44,6 +48,7 @@ def evaluate(
     wavelengths: opt.Wavelengths = None,
     allow_remote: opt.AllowRemote = False,
     resample: opt.Resample = False,
+    adapt: opt.Adapt = "auto",
     class_field: opt.ClassField = None,
     block: opt.Block = 16,
     both: opt.Both = False,
@@ -51,41 +56,45 @@ def evaluate(
     threads: opt.Threads = None,
     device: opt.DeviceOption = "cpu",
     precision: opt.Precision = "float32",
+    progress: opt.ProgressMode = "auto",
+    quiet: opt.Quiet = False,
     debug: opt.Debug = False,
 ) -> None:
     """Score a model on a test set.
 
     On the labels it was trained on, that is the test set of its own split; on
-    other labels, all labelled pixels, or those of --split-file.
+    other labels, all labelled pixels, or those of --split-file. See
+    docs/splits.md.
     """
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_split
-    from hypercaps.io.writers.atomic import check_output
 
-    refuse_together(ctx, "both", ("split_file", "resample"))
+    given = Given.of(ctx)
+    refuse_together(given, "both", ("split_file", "resample"))
+    refuse_together(given, "quiet", ("progress",))
     if not both:
-        refuse_without(ctx, "block", "--both")
-    if json_file is not None and json_file != STDOUT:
-        check_output(json_file, inputs=input_files(model, scene, *(labels or ()), split_file, wavelengths))
-    cube = open_cube(scene, wavelengths, allow_remote)
+        refuse_without(given, "block", "--both")
+    check_device(given)
+    check_json_file(json_file, input_files(model, scene, *(labels or ()), split_file, wavelengths))
+    cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
 
-    from hypercaps.classifier import load_model  # imports torch: only after the scene could be read
+    from hypercaps.classifier import load_model  # may import torch: only after the scene could be read
     from hypercaps.pipeline.evaluate import check_both, evaluate_both
 
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
-    truth = open_truth(scene, labels, cube, class_field, allow_remote, trained.legend)
-    cube = with_bands_of(trained, cube, resample)
+    truth = open_truth(scene, labels, cube, class_field, allow_remote, trained.legend, quiet=quiet)
+    cube = prepare_for(trained, cube, resample, adapt).scene
     set_threads(threads)
     metrics: RunMetrics | Mapping[str, RunMetrics]
-    with RunProgress(console_err() if json_file == STDOUT else console_out()) as shown:
+    with RunProgress(console_err(quiet=quiet)) as shown:
         if both:
             check_both(trained, truth)
             metrics = evaluate_both(classifier, cube, truth, block=block, observer=shown.observer())
         else:
-            given = open_split(split_file, truth, patch=trained.patch) if split_file else None
-            metrics = _evaluate(classifier, cube, truth, given, shown.mapping)
-    _show(metrics, json_file)
+            split = open_split(split_file, truth, patch=trained.patch) if split_file else None
+            metrics = _evaluate(classifier, cube, truth, split, shown.mapping)
+    _show(metrics, json_file, quiet=quiet)
 
 
 def _evaluate(
@@ -108,18 +117,34 @@ def _evaluate(
     return evaluation_metrics(model, cube, classifier.evaluate(cube, truth, split, on_progress), split)
 
 
-def _show(metrics: RunMetrics | Mapping[str, RunMetrics], json_file: Path | None) -> None:
-    """Print the scores as a table or as JSON, and write them to a file; ``--both`` gives metrics by split."""
-    from hypercaps.cli import tables
+def _show(metrics: RunMetrics | Mapping[str, RunMetrics], json_file: Path | None, *, quiet: bool) -> None:
+    """Print the scores as a table, a line or JSON, and write them to a file; ``--both`` gives metrics by split."""
     from hypercaps.inference.run_metrics import RunMetrics, to_json_by_split
 
-    if isinstance(metrics, RunMetrics):
-        content = metrics.to_json()
-        if json_file != STDOUT:
-            tables.print_scores(console_out(), metrics)
-    else:
-        content = to_json_by_split(metrics)
-        if json_file != STDOUT:
-            tables.print_both(console_out(), metrics)
+    if json_file != STDOUT:
+        _print(metrics, quiet=quiet)
     if json_file is not None:
-        write_or_print_json(json_file, content)
+        content = metrics.to_json() if isinstance(metrics, RunMetrics) else to_json_by_split(metrics)
+        write_or_print_json(json_file, content, quiet=quiet)
+    scores: Mapping[str, object]
+    if isinstance(metrics, RunMetrics):
+        scores = events.scores_of(metrics)
+    else:
+        scores = {kind: events.scores_of(one) for kind, one in metrics.items()}
+    events.write_result({"json": None if json_file == STDOUT else json_file}, scores)
+
+
+def _print(metrics: RunMetrics | Mapping[str, RunMetrics], *, quiet: bool) -> None:
+    from hypercaps.cli import tables
+    from hypercaps.inference.run_metrics import RunMetrics
+
+    console = console_out()
+    if isinstance(metrics, RunMetrics):
+        if quiet:
+            tables.print_result(console, tables.scores_line(metrics))
+        else:
+            tables.print_scores(console, metrics)
+    elif quiet:
+        tables.print_result(console, *(f"{kind}: {tables.scores_line(one)}" for kind, one in metrics.items()))
+    else:
+        tables.print_both(console, metrics)

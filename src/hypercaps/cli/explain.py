@@ -7,12 +7,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain
-from hypercaps.cli.values import STDOUT, open_cube, set_threads, with_bands_of
+from hypercaps.cli.values import STDOUT, check_json_file, open_cube, set_threads, with_bands_of, write_or_print_json
 from hypercaps.errors import SceneError
 
 if TYPE_CHECKING:
@@ -65,25 +63,27 @@ def _check_outputs(out: Path | None, json_file: Path | None, inputs: list[Path])
 
     if out is not None:
         check_output(out, {".png"}, inputs=inputs)
-    if json_file is not None and json_file != STDOUT:
-        check_output(json_file, inputs=inputs if out is None else [*inputs, out])
+    check_json_file(json_file, inputs if out is None else [*inputs, out])
 
 
 def _show(explanation: Explanation, out: Path | None, json_file: Path | None) -> None:
     """Write the figure and the JSON file, all or nothing, and print the table, or the JSON in its place."""
     from hypercaps.cli import tables
     from hypercaps.io.writers.atomic import write_files
+    from hypercaps.io.writers.streams import is_stream
 
-    text, files = json.dumps(explanation.describe(), indent=2, allow_nan=False), {}
+    content, files = explanation.describe(), {}
     if out is not None:
         from hypercaps.report.plots import attribution_picture
 
         files[out] = attribution_picture(explanation)
-    if json_file is not None and json_file != STDOUT:
-        files[json_file] = f"{text}\n".encode()
+    stream = json_file if json_file == STDOUT or (json_file is not None and is_stream(json_file)) else None
+    if json_file is not None and stream is None:
+        files[json_file] = (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
     write_files(files)
+    if stream is not None:
+        write_or_print_json(stream, content)
     if json_file == STDOUT:
-        typer.echo(text)
         return
     console = console_out()
     tables.print_explanation(console, explanation)

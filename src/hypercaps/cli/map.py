@@ -7,19 +7,31 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hypercaps.cli import events
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.progress import RunProgress
-from hypercaps.cli.values import cluster_of, memory_bytes, open_cube, refuse_together, set_threads, with_bands_of
+from hypercaps.cli.values import (
+    Given,
+    check_device,
+    cluster_of,
+    memory_bytes,
+    open_cube,
+    prepare_for,
+    refuse_together,
+    set_threads,
+)
 
 if TYPE_CHECKING:
-    from hypercaps.data.scene import Scene
+    from hypercaps.compute.cluster.pool import Cluster
+    from hypercaps.inference.scene_shift import PreparedScene
     from hypercaps.pipeline.cluster_map import MapJob
+    from hypercaps.pipeline.fill_map import Mapper
     from hypercaps.pipeline.requests import MapRequest
 
 
-@app.command("map", epilog="Example:  hypercaps map runs/first/model.safetensors cube.mat --out map.tif")
+@app.command("map", epilog="Example:  hypercaps map runs/first cube.mat --out maps/cube.tif")
 def map_(
     ctx: typer.Context,
     model: opt.ModelArg,
@@ -29,11 +41,14 @@ def map_(
     wavelengths: opt.Wavelengths = None,
     allow_remote: opt.AllowRemote = False,
     resample: opt.Resample = False,
+    adapt: opt.Adapt = "auto",
     confidence: opt.ConfidenceFile = None,
     confidence_dtype: opt.ConfidenceDtype = "float32",
     probabilities: opt.ProbabilitiesFile = None,
     coverage: opt.Coverage = None,
     reject: opt.Reject = None,
+    familiarity: opt.FamiliarityFile = None,
+    unknown: opt.Unknown = None,
     mask: opt.Mask = None,
     resume: opt.Resume = False,
     memory: opt.Memory = "1GB",
@@ -42,6 +57,8 @@ def map_(
     threads: opt.Threads = None,
     device: opt.DeviceOption = "cpu",
     precision: opt.Precision = "float32",
+    progress: opt.ProgressMode = "auto",
+    quiet: opt.Quiet = False,
     debug: opt.Debug = False,
 ) -> None:
     """Classify every pixel of a scene with a trained model.
@@ -49,37 +66,41 @@ def map_(
     The map is a Cloud Optimized GeoTIFF on the scene's grid; class names and
     colours are in map.tif.aux.xml and in the QGIS style map.qml beside it, for
     --out map.tif; --coverage writes map_sets.tif. Finished windows are kept in
-    map.tif.partial until the map is complete.
+    map.tif.partial until the map is complete. See docs/maps.md.
     """
     from hypercaps.io.open import open_mask
     from hypercaps.io.writers.atomic import file_sha256
 
-    console = console_out()
-    refuse_together(ctx, "cluster", ("workers",))
+    given = Given.of(ctx)
+    refuse_together(given, "cluster", ("workers",))
+    refuse_together(given, "quiet", ("progress",))
     request = _make_request(ctx)
-    cube = open_cube(scene, wavelengths, allow_remote)
+    check_device(given)
+    cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
     if mask:
         request = replace(request, mask=open_mask(mask, cube))
 
-    from hypercaps.classifier import load_model  # imports torch: only after the inputs could be read
-    from hypercaps.pipeline.cluster_map import cluster_mapper
+    from hypercaps.classifier import load_model  # may import torch: only after the inputs could be read
     from hypercaps.pipeline.map import make_map
 
     classifier = load_model(model, device=device, precision=precision)
-    request.check_calibrated(classifier.model_)
-    cube = with_bands_of(classifier.model_, cube, resample)
+    request.check_model(classifier.model_)
+    prepared = prepare_for(classifier.model_, cube, resample, adapt)
     set_threads(threads)
     try:
-        with cluster_of(cluster, workers, threads) as pool, RunProgress(console) as shown:
-            mapper = None if pool is None else cluster_mapper(pool, _make_job(ctx, cube), request)
+        with cluster_of(cluster, workers, threads) as pool, RunProgress(console_err(quiet=quiet)) as shown:
+            mapper = None if pool is None else _mapper_on(pool, ctx, prepared, request)
             sha256 = file_sha256(model)
-            make_map(classifier, cube, request, model_sha256=sha256, mapper=mapper, on_progress=shown.mapping)
+            make_map(classifier, prepared, request, model_sha256=sha256, mapper=mapper, on_progress=shown.mapping)
     except KeyboardInterrupt:
         kept = f"What is finished is in {plain(request.partial)}: the same command with --resume goes on."
-        console.print(f"Stopped. {kept if request.partial.exists() else 'Nothing was written.'}", soft_wrap=True)
+        say(f"Stopped. {kept if request.partial.exists() else 'Nothing was written.'}")
         raise typer.Exit(130) from None
-    for path in request.outputs():
+    console = console_out()
+    for path in [request.main] if quiet else request.outputs():
         console.print(f"wrote {plain(path)}", soft_wrap=True)
+    style = out.with_suffix(".qml") if "classes" in request.files else None
+    events.write_result({**request.files, "picture": request.picture, "style": style})
 
 
 def _make_request(ctx: typer.Context) -> MapRequest:
@@ -91,6 +112,7 @@ def _make_request(ctx: typer.Context) -> MapRequest:
     layers = {
         "classes": None if is_picture else out,
         "confidence": given["confidence"],
+        "familiarity": given["familiarity"],
         "probabilities": given["probabilities"],
         "sets": None if given["coverage"] is None else out.with_name(f"{out.stem}_sets.tif"),
     }
@@ -99,17 +121,24 @@ def _make_request(ctx: typer.Context) -> MapRequest:
         picture=out if is_picture else None,
         memory=memory_bytes(given["memory"]),
         reject=given["reject"],
+        unknown=given["unknown"],
         coverage=given["coverage"],
         confidence_dtype=given["confidence_dtype"],
         resume=given["resume"],
     )
-    taken = input_files(given["model"], given["scene"], given["mask"])
-    taken += [path.with_suffix(".qml") for path in taken]  # the style of a mask is the user's
-    request.check_outputs(taken + input_files(given["wavelengths"]))
+    inputs = input_files(given["model"], given["scene"], given["mask"], given["wavelengths"])
+    # A map reads no style, and one beside the scene may be that of an earlier map of the same name.
+    request.check_outputs([path for path in inputs if path.suffix.lower() != ".qml"])
     return request
 
 
-def _make_job(ctx: typer.Context, cube: Scene) -> MapJob:
+def _mapper_on(pool: Cluster, ctx: typer.Context, prepared: PreparedScene, request: MapRequest) -> Mapper:
+    from hypercaps.pipeline.cluster_map import cluster_mapper
+
+    return cluster_mapper(pool, _make_job(ctx, prepared), request)
+
+
+def _make_job(ctx: typer.Context, prepared: PreparedScene) -> MapJob:
     """What the workers of a cluster need to open model and scene themselves."""
     from hypercaps.io.open import Opening
     from hypercaps.io.options import OpenOptions
@@ -117,5 +146,5 @@ def _make_job(ctx: typer.Context, cube: Scene) -> MapJob:
 
     given = ctx.params
     options = OpenOptions(wavelengths=given["wavelengths"], allow_remote=given["allow_remote"])
-    chosen = {name: given[name] for name in ("resample", "device", "precision")}
-    return MapJob.of(given["model"], Opening.of(given["scene"], options), cube, **chosen)
+    chosen = {name: given[name] for name in ("device", "precision")}
+    return MapJob.of(given["model"], Opening.of(given["scene"], options), prepared, **chosen)

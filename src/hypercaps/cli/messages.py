@@ -7,19 +7,32 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
+from hypercaps.cli import events
+from hypercaps.data.text import printable
 from hypercaps.errors import DataWarning, HypercapsError, Interrupted, SpeedWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+# Base of errors in the words of a command. typer has its own copy of click, or in older versions click itself.
+_UsageError: Any = typer.BadParameter.__base__
+_ENDLESS = 100_000  # columns of a console whose lines are not to be broken
+
+
 class SentenceGroup(TyperGroup):
     """Print errors that the user can fix as one sentence and exit with code 2; --debug shows the traceback."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.parent is None:
+            events.ask_for(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -27,11 +40,24 @@ class SentenceGroup(TyperGroup):
         except HypercapsError as error:
             if ctx.find_root().obj == "debug":
                 raise
-            say(f"[bold red]Error:[/] {plain(error)}")
+            _say_error(error)
             raise typer.Exit(130 if isinstance(error, Interrupted) else 2) from None
+        except ModuleNotFoundError as error:
+            if error.name != "torch" or ctx.find_root().obj == "debug":
+                raise
+            say(
+                f"[bold red]Error:[/] 'hypercaps {ctx.invoked_subcommand}' needs PyTorch, which is not installed here: "
+                "install it (pip install torch)"
+            )
+            raise typer.Exit(2) from None
         except KeyboardInterrupt:
             say("[bold red]Stopped.[/] Nothing was written.")
             raise typer.Exit(130) from None
+        except _UsageError as error:  # an option that does not exist, or a value that it can't have
+            if not events.are_asked_for():
+                raise
+            _say_error(error.format_message())
+            raise typer.Exit(error.exit_code) from None
 
 
 def remember_debug(ctx: typer.Context, value: bool) -> bool:
@@ -41,19 +67,49 @@ def remember_debug(ctx: typer.Context, value: bool) -> bool:
 
 
 def console_out() -> Console:
+    return _console(stderr=False)
+
+
+def console_err(*, quiet: bool = False) -> Console:
+    """The console for progress and messages; with ``quiet`` it shows nothing."""
+    return _console(stderr=True, quiet=quiet)
+
+
+def _console(*, stderr: bool, quiet: bool = False) -> Console:
     from rich.console import Console
+    from rich.segment import Segment
 
-    return Console(stderr=False, highlight=False)
+    class PrintableConsole(Console):
+        """A console on which texts from files, such as names of arrays, can't control the terminal."""
 
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for part in super().render(renderable, options):
+                is_safe = part.control or part.text == "\n"
+                yield part if is_safe else Segment("\n".join(map(printable, part.text.split("\n"))), part.style)
 
-def console_err() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
+    if stderr and events.are_asked_for():
+        return PrintableConsole(
+            file=events.MessageStream(), force_terminal=False, color_system=None, width=_ENDLESS, highlight=False
+        )
+    return PrintableConsole(stderr=stderr, highlight=False, quiet=quiet)
 
 
 def say(text: str) -> None:
     console_err().print(text, soft_wrap=True)
+
+
+def _say_error(error: object) -> None:
+    if events.are_asked_for():
+        events.write_event("error", text=printable(str(error)))
+    else:
+        say(f"[bold red]Error:[/] {plain(error)}")
+
+
+def _say_warning(message: object) -> None:
+    if events.are_asked_for():
+        events.write_message("warning", message)
+    else:
+        say(f"[bold yellow]Warning:[/] {plain(message)}")
 
 
 def plain(value: object) -> str:
@@ -62,16 +118,28 @@ def plain(value: object) -> str:
     return escape(str(value))
 
 
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: Any = None,
-    line: Any = None,
-) -> None:
-    """Print warnings about data and speed as a sentence, other warnings as Python does."""
-    if issubclass(category, DataWarning | SpeedWarning):
-        say(f"[bold yellow]Warning:[/] {plain(message)}")
-    else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+class ShowWarnings:
+    """Print warnings about data and speed as a sentence, other warnings as Python does, and each only once.
+
+    Python's own way to do that forgets what it has shown when a library changes the filters of warnings.
+    """
+
+    def __init__(self) -> None:
+        self._shown: set[tuple[type[Warning], str]] = set()
+
+    def __call__(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: Any = None,
+        line: Any = None,
+    ) -> None:
+        if (category, str(message)) in self._shown:
+            return
+        self._shown.add((category, str(message)))
+        if events.are_asked_for() or issubclass(category, DataWarning | SpeedWarning):
+            _say_warning(message)
+        else:
+            sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

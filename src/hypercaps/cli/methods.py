@@ -20,7 +20,10 @@ def methods(
     as_json: opt.Json = False,
     debug: opt.Debug = False,
 ) -> None:
-    """List the methods, their input and their training recipes."""
+    """List the methods, their input and their training recipes.
+
+    See docs/methods.md.
+    """
     from hypercaps.cli import tables
     from hypercaps.models.registry import METHODS
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hypercaps.cli.messages import remember_debug
+from hypercaps.cli.values import checked_adaptation, checked_progress, stdout_as_dash
 from hypercaps.errors import ModelError
 
 # The groups of --help, in this order. typer orders groups by their first option, so that the parameters of every
@@ -18,8 +19,8 @@ from hypercaps.errors import ModelError
 DATA, SPLIT, TRAINING, MAP, COMPUTING = PANELS = ("Data", "Labels and split", "Training", "Map", "Computing")
 
 
-def _argument(metavar: str, text: str, default: str | bool = True) -> Any:
-    return typer.Argument(metavar=metavar, help=text, show_default=default)
+def argument(metavar: str, text: str, default: str | bool = True, **callback: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=text, show_default=default, **callback)
 
 
 def option(panel: str, name: str, metavar: str, text: str, default: str | bool = True, **checks: Any) -> Any:
@@ -39,31 +40,52 @@ def _refuse_devices(value: str | None) -> None:
         )
 
 
+def model_of_run_folder(value: Path | str) -> Path | str:
+    """The model of a run where its folder is named; other values as they are."""
+    model = Path(value) / "model.safetensors"
+    return type(value)(model) if model.is_file() else value
+
+
+SCENE_TEXT = (
+    "Name of a public scene, a file, FILE:KEY for one array of several, or tiles of one grid: 'tiles/*.tif' in quotes, "
+    "a.tif,b.tif, or @LIST for a text file with one tile per line."
+)
 SceneArg = Annotated[
     str,
-    _argument(
+    argument(
         "SCENE",
-        "Name of a public scene, a file, FILE:KEY for one array of several, or tiles of one grid: 'tiles/*.tif' "
-        "in quotes, a.tif,b.tif, or @LIST for a text file with one tile per line.",
+        SCENE_TEXT,
     ),
+]
+ComparedSceneArg = Annotated[
+    str | None, argument("SCENE", "With a model: a scene to compare with its training scene.", "(none)")
+]
+NewSceneArg = Annotated[
+    str | None,
+    argument("SCENE", f"{SCENE_TEXT} Not needed with --resume.", False),
 ]
 LabelsArg = Annotated[
     list[str] | None,
-    _argument(
+    argument(
         "LABELS",
         "Files of class numbers (0 = unlabelled), polygons, lines or points (FILE:LAYER for one layer of "
         "several); several files are combined.",
         "those of the public scene",
     ),
 ]
-ModelArg = Annotated[Path, _argument("MODEL", "The model.safetensors of a run.")]
-SceneNameArg = Annotated[str, _argument("NAME", "Name of a public scene; 'hypercaps scenes' lists them.")]
+ModelArg = Annotated[Path, argument("MODEL", "A run's folder, or its model.safetensors.", callback=model_of_run_folder)]
+SceneNameArg = Annotated[str, argument("NAME", "Name of a public scene; 'hypercaps scenes' lists them.")]
 AnyFileArg = Annotated[
-    str, _argument("FILE_OR_NAME", "A scene, a label file, a model, tiles, or the name of a public scene.")
+    str,
+    argument(
+        "FILE_OR_NAME",
+        "A scene, a label file, a model, a run's folder, tiles, or the name of a public scene.",
+        callback=model_of_run_folder,
+    ),
 ]
 StudyArg = Annotated[
     str,
-    _argument(
+    argument(
         "FILE_OR_NAME",
         "A TOML file, or paper-methods, paper-small, paper-cost, paper-convergence, few-labels or quick.",
     ),
@@ -71,10 +93,27 @@ StudyArg = Annotated[
 
 # Data
 OutFolder = Annotated[Path, option(DATA, "--out", "DIR", "Folder for the results; created if it does not exist.")]
+NewOutFolder = Annotated[
+    Path | None,
+    option(
+        DATA, "--out", "DIR", "Folder for the results; created if it does not exist.", "needed, except with --resume"
+    ),
+]
+ResumeTraining = Annotated[
+    Path | None,
+    option(
+        DATA,
+        "--resume",
+        "DIR",
+        "Continue the training that was stopped in this folder, with the options it was started with.",
+        "a new training",
+    ),
+]
 OutMap = Annotated[Path, option(DATA, "--out", "FILE", "The map: .tif with class names and colours, or .png.")]
 OutPoints = Annotated[
     Path, option(DATA, "--out", "FILE", "Points as .gpkg or .geojson (georeferenced scenes only), or as .csv.")
 ]
+OnnxFile = Annotated[Path, option(DATA, "--onnx", "FILE", "The ONNX file to write, .onnx.")]
 OutFigure = Annotated[Path | None, option(DATA, "--out", "FILE", "Write a figure, as .png.", "no figure")]
 Force = Annotated[bool, flag(DATA, "--force", "Replace the run that is already in DIR.")]
 Pixel = Annotated[str | None, option(DATA, "--at", "ROW,COL", "The pixel to explain, counted from 0.", "none")]
@@ -112,11 +151,27 @@ AllowRemote = Annotated[
     bool, flag(DATA, "--allow-remote", "Read GeoTIFFs at http and https addresses, window by window.")
 ]
 Resample = Annotated[bool, flag(DATA, "--resample", "Resample the scene to the model's bands if they differ.")]
+Adapt = Annotated[
+    str,
+    option(
+        DATA,
+        "--adapt",
+        "HOW",
+        "Adapt a scene that differs from the training scene: auto (units, light, calibration), mean, standardise or "
+        "none.",
+        callback=checked_adaptation,
+    ),
+]
 Json = Annotated[bool, flag(DATA, "--json", "Print JSON instead of a table.")]
 JsonFile = Annotated[
     Path | None,
     option(
-        DATA, "--json", "FILE", "Also write all numbers to FILE as JSON; '-' prints JSON instead of a table.", "no file"
+        DATA,
+        "--json",
+        "FILE",
+        "Also write all numbers to FILE as JSON; '-' prints JSON instead of a table.",
+        "no file",
+        callback=stdout_as_dash,
     ),
 ]
 
@@ -229,6 +284,26 @@ Coverage = Annotated[
 Reject = Annotated[
     float | None, option(MAP, "--reject", "P", "Mark pixels below this confidence as 'unsure' in the map.", "no pixel")
 ]
+FamiliarityFile = Annotated[
+    Path | None,
+    option(
+        MAP,
+        "--familiarity",
+        "FILE",
+        "Also write how far each pixel is like the ground that was labelled, 0 to 1, as .tif.",
+        "not written",
+    ),
+]
+Unknown = Annotated[
+    float | None,
+    option(
+        MAP,
+        "--unknown",
+        "P",
+        "Mark ground unlike what was labelled as 'unknown' in the map; a share P of known ground is lost by it.",
+        "no pixel",
+    ),
+]
 Mask = Annotated[
     str | None,
     option(
@@ -270,6 +345,18 @@ Budget = Annotated[
     float | None,
     option(COMPUTING, "--budget", "MINUTES", "Stop after this time; the same command continues later.", "no limit"),
 ]
+ProgressMode = Annotated[
+    str,
+    option(
+        COMPUTING,
+        "--progress",
+        "HOW",
+        "How progress and messages are shown: auto (bars on a terminal, else lines), or json: objects on stderr, one "
+        "per line, for programs.",
+        callback=checked_progress,
+    ),
+]
+Quiet = Annotated[bool, flag(COMPUTING, "--quiet", "Show no progress, and one line of result; warnings stay.")]
 Debug = Annotated[
     bool, flag(COMPUTING, "--debug", "Show the traceback of an error.", callback=remember_debug, is_eager=True)
 ]

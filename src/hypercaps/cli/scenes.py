@@ -8,12 +8,15 @@ import typer
 
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import scenes_app
-from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.messages import console_err, console_out, plain
 
 
 @scenes_app.callback(epilog="Example:  hypercaps scenes download pavia-university")
 def scenes(ctx: typer.Context, as_json: opt.Json = False, debug: opt.Debug = False) -> None:
-    """List the public scenes, or download one."""
+    """List the public scenes, or download one.
+
+    See docs/public-scenes.md.
+    """
     if ctx.invoked_subcommand is not None:
         return
     from hypercaps.cli import tables
@@ -31,12 +34,15 @@ def download(
     name: opt.SceneNameArg,
     debug: opt.Debug = False,
 ) -> None:
-    """Download a public scene, check it, and print the paths of its files."""
+    """Download a public scene, check it, and print the paths of its files.
+
+    See docs/public-scenes.md.
+    """
     from hypercaps.cli import progress
     from hypercaps.io import catalog
 
-    console = console_out()
+    console, console_of_bar = console_out(), console_err()
     entry = catalog.get_scene(name)
     for part in ("cube", "labels"):
-        path, _ = entry.get(part, progress.download_bar(console))
+        path, _ = entry.get(part, progress.download_bar(console_of_bar))
         console.print(f"{part}: {plain(path)}", soft_wrap=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import typer
 
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_out, plain, say
-from hypercaps.cli.values import cluster_of, command_line, listed, refuse_together
+from hypercaps.cli.messages import console_err, console_out, plain, say
+from hypercaps.cli.values import Given, cluster_of, command_line, listed, refuse_together, set_threads
 from hypercaps.errors import StudyError
 
 if TYPE_CHECKING:
@@ -29,25 +30,33 @@ def study(
     workers: opt.Workers = 1,
     cluster: opt.ClusterOption = None,
     budget: opt.Budget = None,
+    quiet: opt.Quiet = False,
     debug: opt.Debug = False,
 ) -> None:
     """Run methods x scenes x label shares x seeds, and compare with the paper.
 
     Writes results.json, results.csv, results.md and results.html into DIR. Every
     finished run in DIR is kept and not repeated: a study that was stopped or
-    killed continues with the same command. A run that fails is listed and does
-    not stop the others. The exit code is 1 if every run failed, and 2 if no scene
-    could be opened.
+    killed continues with the same command, also in the middle of a run. Without
+    --workers, runs use all cores, one after another; --workers 1 leaves a core
+    free. A run that fails is listed and does not stop the others. The exit code
+    is 1 if every run failed, and 2 if no scene could be opened. See
+    docs/studies.md.
     """
-    from hypercaps.cli import progress, tables
-    from hypercaps.study.study import StudyCallbacks, run_study
     from hypercaps.study.study_file import open_study
 
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
-    console = console_out()
-    refuse_together(ctx, "cluster", ("workers",))
+    given = Given.of(ctx)
+    refuse_together(given, "cluster", ("workers",))
     plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
+
+    from hypercaps.cli import progress, tables
+    from hypercaps.study.study import StudyCallbacks, run_study  # imports torch: only after the study could be read
+
+    if "workers" in given.typed and workers == 1:
+        set_threads(max(1, (os.cpu_count() or 1) - 1))  # one core stays free for other work
+    console = console_err(quiet=quiet)
     try:
         with cluster_of(cluster) as pool, progress.StudyProgress(console, pool.slots if pool else workers) as shown:
             result = run_study(
@@ -60,9 +69,13 @@ def study(
                 callbacks=StudyCallbacks(progress.download_bar(console), shown.started, shown.run_done, shown.training),
             )
     except KeyboardInterrupt:
-        console.print(f"Stopped: finished runs are in {plain(out)}; the same command continues with the rest.")
+        say(f"Stopped: finished runs are in {plain(out)}; the same command continues where it was stopped.")
         raise typer.Exit(130) from None
-    tables.print_study(console, out, result)
+    if quiet:
+        done = f"{result.succeeded} of {result.planned} runs have a result"
+        tables.print_result(console_out(), f"{done}, {result.failed} failed, {result.left} left", str(out))
+    else:
+        tables.print_study(console_out(), out, result)
     _check_any_succeeded(plan, result)
 
 

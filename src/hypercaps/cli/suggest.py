@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from hypercaps.cli import events
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_out, plain
-from hypercaps.cli.values import memory_bytes, open_cube, open_truth, set_threads, with_bands_of
+from hypercaps.cli.messages import console_err, console_out, plain, say
+from hypercaps.cli.progress import RunProgress
+from hypercaps.cli.values import memory_bytes, open_cube, open_truth, prepare_for, set_threads
+
+if TYPE_CHECKING:
+    from hypercaps.inference.predict import MappedWindow
 
 
 @app.command(epilog="Example:  hypercaps suggest runs/first/model.safetensors scene.tif --n 20 --out points.gpkg")
@@ -23,6 +31,7 @@ def suggest(
     mask: opt.Mask = None,
     memory: opt.Memory = "1GB",
     threads: opt.Threads = None,
+    progress: opt.ProgressMode = "auto",
     debug: opt.Debug = False,
 ) -> None:
     """Suggest which pixels to label next.
@@ -37,14 +46,15 @@ def suggest(
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_mask
     from hypercaps.io.writers.atomic import check_output
+    from hypercaps.io.writers.folders import folders_for
     from hypercaps.io.writers.points import SUFFIXES, check_placed, write_points
     from hypercaps.pipeline.map import pixels_within
 
     most_memory = memory_bytes(memory)
-    check_output(out, SUFFIXES, inputs=input_files(model, scene, mask, wavelengths, *(labels or ())))
+    check_output(out, SUFFIXES, inputs=input_files(model, scene, mask, wavelengths, *(labels or ())), new_folder=True)
     classifier = load_model(model)
     trained = classifier.model_
-    cube = with_bands_of(trained, open_cube(scene, wavelengths, allow_remote), resample)
+    cube = prepare_for(trained, open_cube(scene, wavelengths, allow_remote), resample).scene
     check_placed(out, cube)
     labelled = None
     if labels:
@@ -53,9 +63,23 @@ def suggest(
     set_threads(threads)
     windows = plan_windows(cube, patch=2 * trained.halo + 1, pixels=pixels_within(most_memory, classifier, cube))
     scored = classifier.map_windows(cube, windows, only=only, with_scores=True, raw=True)
-    points = choose(scored, trained.legend, n, labelled=labelled, name=cube.name)
-    write_points(out, points, cube, class_field)
-    console = console_out()
+    with RunProgress(console_err()) as shown:
+        reported = _reported(scored, cube.rows * cube.cols, shown.mapping)
+        points = choose(reported, trained.legend, n, labelled=labelled, name=cube.name)
+    with folders_for([out]):
+        write_points(out, points, cube, class_field or "label")
     if len(points) < n:
-        console.print(f"Only {len(points)} pixels can be suggested, not {n}.")
-    console.print(f"wrote {plain(out)}: {len(points)} pixels to label next", soft_wrap=True)
+        say(f"Only {len(points)} pixels can be suggested, not {n}.")
+    console_out().print(f"wrote {plain(out)}: {len(points)} pixels to label next", soft_wrap=True)
+    events.write_result({"points": out})
+
+
+def _reported(
+    windows: Iterator[MappedWindow], total: int, on_progress: Callable[[int, int], None]
+) -> Iterator[MappedWindow]:
+    """The same windows; how many pixels of the scene they cover is reported as they come."""
+    done = 0
+    for window in windows:
+        yield window
+        done += window.classes.size
+        on_progress(done, total)

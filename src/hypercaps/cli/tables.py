@@ -40,12 +40,28 @@ def print_scores(console: Console, metrics: RunMetrics, folder: Path | None = No
         console.print(doubtful, soft_wrap=True)
 
 
+def print_result(console: Console, *parts: str) -> None:
+    """The result of a command in one line, for --quiet."""
+    console.print(escape("   ".join(parts)), soft_wrap=True)
+
+
+def scores_line(metrics: RunMetrics) -> str:
+    """OA, AA and kappa with their intervals, or that nothing was scored."""
+    if metrics.oa is None:
+        return "not scored"
+    return "   ".join(
+        f"{name} {wording.score_text(getattr(metrics, key), getattr(metrics, f'{key}_interval'))}"
+        for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa"))
+    )
+
+
 def _class_table(metrics: RunMetrics) -> Table:
     """Accuracy by class; intervals and numbers of units where they are known."""
     intervals = any(row.interval is not None for row in metrics.per_class)
     units = any(row.units is not None for row in metrics.per_class)
     counted = [f"{wording.unit_names(metrics)[1]}>"] if units else []
-    table = _table("class>", "name", "test pixels>", *counted, "accuracy>", *(["95 % interval>"] if intervals else []))
+    interval = ["95 % interval>"] if intervals else []
+    table = _table("class>", "name", "test pixels>", *counted, "producer's accuracy>", *interval)
     for row in metrics.per_class:
         tested = row.accuracy is not None and row.name not in metrics.untested
         cells = [str(row.label), escape(row.name), f"{row.test:,}"]
@@ -63,27 +79,19 @@ def _score_lines(metrics: RunMetrics) -> Iterable[str]:
     if unscored := wording.unscored_text(metrics):
         yield unscored
         return
-    scores = "   ".join(
-        f"{name} {wording.score_text(getattr(metrics, key), getattr(metrics, f'{key}_interval'))}"
-        for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa"))
-    )
-    yield f"[bold]{scores}[/]   {_sample(metrics)}"
+    yield f"[bold]{scores_line(metrics)}[/]   {_sample(metrics)}"
     folds = metrics.split == "folds"
     notes = (
         wording.interval_note(metrics),
         wording.untested_text(metrics),
+        wording.one_area_text(metrics),
         wording.question_text(metrics) if folds else wording.split_text(metrics),
         None if metrics.both is not None else wording.leakage_text(metrics),
-        wording.scene_text(metrics),
+        None if metrics.both is not None else wording.scene_text(metrics),
         wording.baseline_text(metrics),
+        wording.calibration_text(metrics),
     )
     yield from (escape(note) for note in notes if note)
-    confidence = metrics.confidence
-    if confidence is not None and confidence.ece_after is not None:
-        yield (
-            f"Confidence differs from accuracy by {100 * confidence.ece_after:.1f} percentage points on average "
-            f"({100 * confidence.ece_before:.1f} before calibration)."
-        )
 
 
 def _sample(metrics: RunMetrics) -> str:
@@ -111,16 +119,17 @@ def _training_lines(metrics: RunMetrics) -> Iterable[str]:
 
 def _candidate_table(candidates: Iterable[CandidateRow]) -> Table:
     """The candidates of --method auto, the chosen ones first."""
-    table = _table("candidate", "OA>", "95 %>", "log loss>", "folds>", "seconds>", "outcome")
-    table.columns[0].no_wrap = True
+    table = _table("candidate", "OA>", "95 %>", "log loss>", "folds>", "time>", "outcome")
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for row in wording.ranked(candidates):
         name = f"[bold]{escape(row.name)}[/]" if wording.is_chosen(row) else escape(row.name)
         figures = [""] * 5
         if row.oa is not None:
             interval = "" if row.oa_interval is None else wording.interval_text(row.oa_interval)
             log_loss = "-" if row.log_loss is None else f"{row.log_loss:.2f}"
-            figures = [f"{row.oa:.1f} %", interval, log_loss, str(row.folds), f"{row.seconds:.1f}"]
-        table.add_row(name, *figures, escape(row.outcome))
+            figures = [f"{row.oa:.1f} %", interval, log_loss, str(row.folds), f"{row.seconds:.0f} s"]
+        table.add_row(name, *figures, "" if row.outcome == "compared" else escape(row.outcome))
     return table
 
 
@@ -129,17 +138,20 @@ def print_both(console: Console, both: Mapping[str, RunMetrics]) -> None:
     sides = [f" of {metrics.block}" if metrics.block else "" for metrics in both.values()]
     table = _table("", *(f"{name}{side}>" for name, side in zip(both, sides, strict=True)))
     for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa")):
-        table.add_row(f"[bold]{name}[/]", *(f"[bold]{getattr(metrics, key):.2f} %[/]" for metrics in both.values()))
+        scores = (wording.score_text(getattr(one, key), getattr(one, f"{key}_interval")) for one in both.values())
+        table.add_row(f"[bold]{name}[/]", *(f"[bold]{score}[/]" for score in scores))
     table.add_row("leakage", *(f"{100 * (metrics.leakage or 0):.1f} %" for metrics in both.values()))
     for key, name in (("n_train", "training"), ("n_val", "validation"), ("n_test", "test")):
         table.add_row(f"{name} pixels", *(f"{getattr(metrics, key):,}" for metrics in both.values()))
-    accuracies = [{row.label: row.accuracy for row in metrics.per_class} for metrics in both.values()]
+    accuracies = [
+        {row.label: wording.score_text(row.accuracy, row.interval) for row in metrics.per_class}
+        for metrics in both.values()
+    ]
     for row in next(iter(both.values())).per_class:
-        cells = (_percent(accuracy.get(row.label)) for accuracy in accuracies)
-        table.add_row(f"{row.label} {escape(row.name)}", *cells)
+        table.add_row(f"{row.label} {escape(row.name)}", *(accuracy.get(row.label, "-") for accuracy in accuracies))
     console.print()
     console.print(table)
-    console.print(f"\n{wording.both_text(both)}", soft_wrap=True)
+    console.print(f"\n{wording.both_text(both)} In brackets: 95 % intervals.", soft_wrap=True)
 
 
 def _table(*headings: str) -> Table:
@@ -255,7 +267,7 @@ def print_facts(console: Console, about: Description) -> None:
         console.print()
     for entry in about.legend:
         r, g, b = entry.color
-        count = f"  {about.counts[entry.label]:,} pixels" if about.counts else ""
+        count = f"  {about.counts[entry.label]:,} {about.counted}" if about.counts else ""
         console.print(f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}{count}")
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from hypercaps.cli import events
 from hypercaps.cli import options as opt
 from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_out
+from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.progress import RunProgress
+from hypercaps.cli.resume import BegunTraining, kept_options
 from hypercaps.cli.values import (
-    command_line,
-    is_given,
+    STDOUT,
+    Given,
+    check_device,
+    check_json_file,
     listed,
     memory_bytes,
     open_cube,
@@ -22,10 +28,11 @@ from hypercaps.cli.values import (
     refuse_with,
     refuse_without,
     set_threads,
+    write_or_print_json,
 )
+from hypercaps.errors import OutputError, Paused, SceneError
 
 if TYPE_CHECKING:
-    from hypercaps.classifier import ConvCapsClassifier
     from hypercaps.data.labels import Labels
     from hypercaps.data.scene import Scene
     from hypercaps.pipeline.requests import TrainRequest
@@ -47,11 +54,19 @@ Candidates = Annotated[
 ]
 Whitening = Annotated[
     str | None,
-    opt.option(opt.TRAINING, "--whitening", "KIND", "Whitening of the spectra: plain or damped.", "plain"),
+    opt.option(
+        opt.TRAINING, "--whitening", "KIND", "Whitening of the spectra: plain, damped or robust.", "(the recipe's)"
+    ),
 ]
 TimeLimit = Annotated[
     float | None,
-    opt.option(opt.TRAINING, "--budget", "MINUTES", "Time limit of --method auto.", "no limit"),
+    opt.option(
+        opt.TRAINING,
+        "--budget",
+        "MINUTES",
+        "Time limit of --method auto; another method pauses after the epoch in which it ends, and --resume continues.",
+        "no limit",
+    ),
 ]
 RecipeOption = Annotated[
     str | None,
@@ -79,19 +94,21 @@ Seed = Annotated[
 ]
 
 _CLASSIFIER_OPTIONS = (
-    *("train", "val", "per_class", "block", "folds", "budget", "recipe", "epochs", "batch_size", "patch", "whitening"),
-    *("seed", "device", "precision"),
+    *("train", "val", "per_class", "block", "folds", "recipe", "epochs", "batch_size", "patch", "whitening", "seed"),
+    *("device", "precision"),
 )
 
 
 @app.command(epilog="Example:  hypercaps train cube.mat labels.mat --out runs/first --train 0.1 --seed 1")
 def train(
     ctx: typer.Context,
-    scene: opt.SceneArg,
+    scene: opt.NewSceneArg = None,
     labels: opt.LabelsArg = None,
     *,
-    out: opt.OutFolder,
+    out: opt.NewOutFolder = None,
+    resume: opt.ResumeTraining = None,
     force: opt.Force = False,
+    json_file: opt.JsonFile = None,
     wavelengths: opt.Wavelengths = None,
     allow_remote: opt.AllowRemote = False,
     class_field: opt.ClassField = None,
@@ -117,34 +134,71 @@ def train(
     probabilities: opt.Probabilities = False,
     coverage: opt.Coverage = None,
     reject: opt.Reject = None,
+    unknown: opt.Unknown = None,
     mask: opt.Mask = None,
     memory: opt.Memory = "1GB",
     threads: opt.Threads = None,
     device: opt.DeviceOption = "cpu",
     devices: opt.Devices = None,
     precision: opt.Precision = "float32",
+    progress: opt.ProgressMode = "auto",
+    quiet: opt.Quiet = False,
     debug: opt.Debug = False,
 ) -> None:
     """Train on a scene and its labels, score the model, and map the scene.
 
     Your own labels choose the method, on spatial folds. Writes into DIR:
     report.html, which shows everything, model, metrics and maps. Without
-    folds, Ctrl-C ends the training early and keeps the best model so far.
+    folds, Ctrl-C ends the training early and keeps the best model so far;
+    a training that was killed, or paused by --budget, is continued by
+    'hypercaps train --resume DIR' and ends with the same model. See
+    docs/run-folder.md.
     """
-    choices = _choose_defaults(ctx)
-    request = _make_request(ctx)
-    _check_folder(ctx)
-    cube = open_cube(scene, wavelengths, allow_remote)
-    truth = open_truth(scene, labels, cube, class_field, allow_remote)
-    request = _with_files(request, ctx, cube, truth)
+    given = Given.of(ctx)
+    refuse_together(given, "quiet", ("progress",))
+    if resume is None:
+        _check_needed(given)
+        _train(given, kept_options(given))
+        return
+    begun = BegunTraining.read(resume)
+    options = begun.options(given, ctx)
+    with begun.in_its_folder():
+        _train(options, begun.kept, resume=True)
 
+
+def _train(given: Given, repeat: Mapping[str, Any], *, resume: bool = False) -> None:
+    """Train as the options say; ``repeat`` is what a checkpoint keeps of them."""
+    choices = _choose_defaults(given)
+    request = replace(_make_request(given, choices), repeat=repeat, command=repeat["command"], resume=resume)
+    parameters = _classifier_parameters(given, choices)
+    _check_parameters(given, choices, parameters)
+    _check_folder(given, resume)
+    quiet, remote = given["quiet"], given["allow_remote"]
+    cube = open_cube(given["scene"], given["wavelengths"], remote, quiet=quiet)
+    truth = open_truth(given["scene"], given["labels"], cube, given["class_field"], remote, quiet=quiet)
+    request = _with_files(request, given, cube, truth)
+
+    from hypercaps.classifier import ConvCapsClassifier
     from hypercaps.pipeline.train import train_run  # imports torch: only after the inputs could be read
 
-    set_threads(threads)
-    console_out().print(choices.in_words(), soft_wrap=True)
-    with RunProgress(console_out()) as shown:
-        result = train_run(_make_classifier(ctx, choices), cube, truth, out, request, shown.observer())
-    _print_result(result, request)
+    set_threads(given["threads"])
+    progress = console_err(quiet=quiet)
+    if not quiet:
+        about = progress if given["json_file"] == STDOUT else console_out()
+        if resume:
+            about.print(f"Continues {plain(repeat['command'])!r}.", soft_wrap=True)
+        about.print(choices.in_words(), soft_wrap=True)
+    try:
+        with RunProgress(progress) as shown:
+            classifier = ConvCapsClassifier(**parameters)
+            result = train_run(classifier, cube, truth, given["out"], request, shown.observer())
+    except Paused as paused:
+        say(f"[yellow]Paused[/]: {plain(paused)}.")
+        return
+    _say_what_is_missing(result, request)
+    _show_result(result, given)
+    if _was_interrupted(result, request):
+        raise typer.Exit(130)
 
 
 class Choices(NamedTuple):
@@ -165,14 +219,21 @@ class Choices(NamedTuple):
         return f"Method [bold]{self.method}[/], {how} ({self.why})."
 
 
-def _choose_defaults(ctx: typer.Context) -> Choices:
+def _check_needed(given: Given) -> None:
+    """Refuse a new training without a scene or a folder."""
+    if given["scene"] is None:
+        raise SceneError("no scene was given: name one, or continue a training that was stopped with --resume DIR")
+    if given["out"] is None:
+        raise OutputError("no folder for the results was given: name a new one with --out DIR")
+
+
+def _choose_defaults(given: Given) -> Choices:
     """Users' own labels get folds and the method that fits them; public scenes are split as in the paper."""
     from hypercaps.io import catalog
 
-    given = ctx.params
     is_public = not given["labels"] and given["scene"] in catalog.names()
     whose = "labels of a public scene, as in the paper" if is_public else "your own labels"
-    shares = [name for name in ("train", "val", "per_class", "split_file") if is_given(ctx, name)]
+    shares = [name for name in ("train", "val", "per_class", "split_file") if name in given.typed]
     split, method = given["split"], given["method"]
     if split is None:
         split = "file" if "split_file" in shares else "random" if is_public or shares or given["both"] else "folds"
@@ -181,93 +242,154 @@ def _choose_defaults(ctx: typer.Context) -> Choices:
         method = "auto" if given["candidates"] or not (is_public or named or given["both"]) else "convcapsnet"
     chosen = [f"--{name}" for name in ("split", "method") if given[name] is not None]
     choices = Choices(split, method, f"{whose}; {' and '.join(chosen)} given" if chosen else whose)
-    _check_split_options(ctx, choices)
+    _check_split_options(given, choices)
     return choices
 
 
-def _check_split_options(ctx: typer.Context, choices: Choices) -> None:
+def _check_split_options(given: Given, choices: Choices) -> None:
     from hypercaps.data.splits import check_kind
 
-    refuse_together(ctx, "split_file", ("train", "val", "per_class", "split", "folds", "block", "both"))
+    refuse_together(given, "split_file", ("train", "val", "per_class", "split", "folds", "block", "both"))
     if choices.split == "file":
         return
     check_kind(choices.split)
     if choices.split in ("folds", "none"):
         for name in ("train", "val", "per_class", "both"):
-            refuse_with(ctx, name, f"--split {choices.split}")
+            refuse_with(given, name, f"--split {choices.split}")
     if choices.split != "folds":
-        refuse_without(ctx, "folds", "--split folds")
+        refuse_without(given, "folds", "--split folds")
+    elif choices.method != "auto":
+        refuse_with(given, "budget", "--split folds and a named method")
     if choices.split != "blocks":  # with blocks, --train sizes the training blocks, --per-class draws from them
-        refuse_together(ctx, "per_class", ("train",))
-        if not ctx.params["both"] and choices.split != "folds":
-            refuse_without(ctx, "block", "--split blocks or folds")
+        refuse_together(given, "per_class", ("train",))
+        if not given["both"] and choices.split != "folds":
+            refuse_without(given, "block", "--split blocks or folds")
 
 
-def _make_request(ctx: typer.Context) -> TrainRequest:
+def _make_request(given: Given, choices: Choices) -> TrainRequest:
     from hypercaps.pipeline.requests import MapRequest, TrainRequest, run_files
 
-    given = ctx.params
     layers = {"probabilities": given["probabilities"], "sets": given["coverage"] is not None}
     maps = MapRequest(
         run_files(name for name, chosen in layers.items() if chosen),
         memory=memory_bytes(given["memory"]),
         reject=given["reject"],
+        unknown=given["unknown"],
         coverage=given["coverage"],
         confidence_dtype=given["confidence_dtype"],
     )
     return TrainRequest(
-        with_map=given["with_map"], map=maps, both=given["both"], command=command_line(), force=given["force"]
+        with_map=given["with_map"],
+        map=maps,
+        both=given["both"],
+        force=given["force"],
+        budget=None if choices.method == "auto" else given["budget"],  # of auto, it is the time of the comparison
+        inputs=_inputs(given),
     )
 
 
-def _with_files(request: TrainRequest, ctx: typer.Context, cube: Scene, truth: Labels) -> TrainRequest:
+def _inputs(given: Given) -> dict[str, object]:
+    """The options that name or open scene, labels and split, as JSON takes them."""
+    names = ("scene", "labels", "wavelengths", "class_field", "allow_remote", "split_file")
+    named = {name: given[name] for name in names if given[name]}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in named.items()}
+
+
+def _with_files(request: TrainRequest, given: Given, cube: Scene, truth: Labels) -> TrainRequest:
     """The request with the mask and the split that files give."""
     from hypercaps.io.open import open_mask, open_split
 
-    mask, split_file = ctx.params["mask"], ctx.params["split_file"]
+    mask, split_file = given["mask"], given["split_file"]
     maps = replace(request.map, mask=open_mask(mask, cube)) if mask else request.map
     return replace(request, split=open_split(split_file, truth) if split_file else None, map=maps)
 
 
-def _check_folder(ctx: typer.Context) -> None:
+def _check_folder(given: Given, resume: bool) -> None:
     """Refuse a folder that can't be written, or a run in it that would replace an input."""
     from hypercaps.io.inputs import input_files
     from hypercaps.io.writers.run_folder import RunFolder
     from hypercaps.pipeline.run_files import RUN_FILES
 
-    given = ctx.params
     # Not the split file: the run writes the same split again.
     inputs = input_files(given["scene"], *(given["labels"] or ()), given["mask"], given["wavelengths"])
-    RunFolder(given["out"], RUN_FILES, force=given["force"]).check(inputs)
+    RunFolder(given["out"], RUN_FILES, force=given["force"], resume=resume).check(inputs)
+    check_json_file(given["json_file"], [*inputs, *(given["out"] / name for name in RUN_FILES)])
 
 
-def _make_classifier(ctx: typer.Context, choices: Choices) -> ConvCapsClassifier:
-    from hypercaps.classifier import ConvCapsClassifier
+def _classifier_parameters(given: Given, choices: Choices) -> dict[str, Any]:
+    return {
+        "split_by": "random" if choices.split == "file" else choices.split,
+        "method": choices.method,
+        "candidates": listed(given["candidates"]),
+        "budget": given["budget"] if choices.method == "auto" else None,
+        **{name: given[name] for name in _CLASSIFIER_OPTIONS},
+    }
 
-    return ConvCapsClassifier(
-        split_by="random" if choices.split == "file" else choices.split,
-        method=choices.method,
-        candidates=listed(ctx.params["candidates"]),
-        **{name: ctx.params[name] for name in _CLASSIFIER_OPTIONS},
-    )
+
+def _was_interrupted(result: RunResult, request: TrainRequest) -> bool:
+    """Whether Ctrl-C ended a part of the run early."""
+    is_complete = result.reported and result.mapped == request.with_map and request.both == bool(result.metrics.both)
+    return result.classifier.history_.interrupted or not is_complete
 
 
-def _print_result(result: RunResult, request: TrainRequest) -> None:
-    from hypercaps.cli import tables
+def _check_parameters(given: Given, choices: Choices, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters of the training before anything is read, and before torch is imported."""
+    from hypercaps.models.descriptions import get_description
+    from hypercaps.selection.settings import Settings
 
-    console, history = console_out(), result.classifier.history_
+    settings = Settings(structure=None, **parameters)
+    settings.check()
+    if choices.split != "file":
+        settings.split_request()
+    if choices.method != "auto":
+        recipe = get_description(choices.method).recipe(given["recipe"])
+        recipe.check_overrides(choices.method, {"budget": given["budget"]})
+    check_device(given)
+
+
+def _say_what_is_missing(result: RunResult, request: TrainRequest) -> None:
+    """What the user stopped with Ctrl-C."""
+    history = result.classifier.history_
     if history.interrupted:
-        console.print(
+        say(
             f"[yellow]Interrupted[/] after epoch {len(history.records)}: the best model so far was kept, that of "
             f"epoch {history.best_epoch}."
         )
     if request.with_map and not result.mapped:
-        console.print("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
+        say("[yellow]Mapping was stopped[/]: the run has no map; 'hypercaps map' can make it later.")
     if request.both and result.metrics.both is None:
-        console.print("[yellow]The second training was left out[/]: there is no figure by the other split.")
+        say("[yellow]The second training was left out[/]: there is no figure by the other split.")
     if not result.reported:
-        console.print("[yellow]The report was stopped[/]: the run has none.")
-    tables.print_scores(console, result.metrics, result.out)
-    if result.metrics.both is not None:
-        tables.print_both(console, result.metrics.both)
-    tables.print_files(console, result.out)
+        say("[yellow]The report was stopped[/]: the run has none.")
+
+
+def _show_result(result: RunResult, given: Given) -> None:
+    """Print the scores as tables, a line or JSON, and write them to a file."""
+    from hypercaps.cli import tables
+
+    console, json_file, quiet = console_out(), given["json_file"], given["quiet"]
+    if quiet and json_file != STDOUT:
+        tables.print_result(console, tables.scores_line(result.metrics), str(result.out))
+    elif json_file != STDOUT:
+        tables.print_scores(console, result.metrics, result.out)
+        if result.metrics.both is not None:
+            tables.print_both(console, result.metrics.both)
+        tables.print_files(console, result.out)
+    if json_file is not None:
+        write_or_print_json(json_file, result.metrics.to_json(), quiet=quiet)
+    events.write_result(_named_files(result.out), events.scores_of(result.metrics))
+
+
+def _named_files(out: Path) -> dict[str, Path]:
+    """The files of a run that another program needs, by what they are."""
+    from hypercaps.pipeline.layers import LAYERS
+
+    named = {
+        "report": "report.html",
+        "model": "model.safetensors",
+        "metrics": "metrics.json",
+        "style": "map.qml",
+        "picture": "map.png",
+    }
+    named |= {layer.name: layer.file for layer in LAYERS.values()}
+    return {"folder": out, **{name: out / file for name, file in named.items()}}

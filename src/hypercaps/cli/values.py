@@ -6,13 +6,16 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli import events
+from hypercaps.cli.messages import console_err, console_out, plain
 from hypercaps.errors import LabelsError, OutputError, SplitError, warn_data
 
 if TYPE_CHECKING:
@@ -20,9 +23,11 @@ if TYPE_CHECKING:
     from hypercaps.data.labels import Labels, Legend
     from hypercaps.data.scene import Scene
     from hypercaps.inference.model import TrainedModel
+    from hypercaps.inference.scene_shift import PreparedScene
 
 
 STDOUT = Path("-")
+_STDOUT_NAMES = frozenset(map(Path, ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")))
 
 
 def listed(text: str | None) -> list[str] | None:
@@ -44,38 +49,59 @@ def memory_bytes(text: str) -> int:
     return size
 
 
-def refuse_together(ctx: typer.Context, option: str, others: tuple[str, ...]) -> None:
+@dataclass(frozen=True)
+class Given:
+    """The options of a command by name: their values, and which of them were typed."""
+
+    values: Mapping[str, Any]
+    typed: frozenset[str]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Given:
+        sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+        typed = (name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+        defaults = {parameter.name: parameter.get_default(ctx) for parameter in ctx.command.params if parameter.name}
+        return cls(ctx.params, frozenset(typed), defaults)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+def refuse_together(given: Given, option: str, others: tuple[str, ...]) -> None:
     """Refuse an option together with another one that makes it meaningless."""
     for other in others:
-        if is_given(ctx, option) and is_given(ctx, other):
+        if {option, other} <= given.typed:
             one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
             raise SplitError(f"{one} and {two} were both given, and {one} makes {two} meaningless: give one of them")
 
 
-def refuse_without(ctx: typer.Context, option: str, other: str) -> None:
+def refuse_without(given: Given, option: str, other: str) -> None:
     """Refuse an option that has no meaning without another one."""
-    if is_given(ctx, option):
+    if option in given.typed:
         raise SplitError(f"--{option.replace('_', '-')} has no meaning without {other}: give both, or neither")
 
 
-def refuse_with(ctx: typer.Context, option: str, other: str) -> None:
+def refuse_with(given: Given, option: str, other: str) -> None:
     """Refuse an option that has no meaning together with another one."""
-    if is_given(ctx, option):
+    if option in given.typed:
         raise SplitError(f"--{option.replace('_', '-')} has no meaning with {other}: leave one of them out")
 
 
-def is_given(ctx: typer.Context, name: str) -> bool:
-    """Whether an option was typed, with any value."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+def check_device(given: Given) -> None:
+    """Refuse a device or a precision that was typed and can't be used."""
+    if {"device", "precision"} & given.typed:
+        from hypercaps.compute.devices import Device  # imports torch
+
+        Device(given["device"], given["precision"])
 
 
-def open_cube(scene: str, wavelengths: Path | None, allow_remote: bool) -> Scene:
+def open_cube(scene: str, wavelengths: Path | None, allow_remote: bool, *, quiet: bool = False) -> Scene:
     """Open a scene, with a progress bar if it is downloaded."""
     from hypercaps.cli import progress
     from hypercaps.io.open import open_scene
 
-    download = progress.download_bar(console_out())
+    download = progress.download_bar(console_err(quiet=quiet))
     return open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
 
 
@@ -86,6 +112,8 @@ def open_truth(
     class_field: str | None,
     allow_remote: bool,
     legend: Legend | None = None,
+    *,
+    quiet: bool = False,
 ) -> Labels:
     """Open the labels of a scene, or those of a public scene; ``legend`` gives the numbers of a model's classes."""
     from hypercaps.cli import progress
@@ -103,21 +131,68 @@ def open_truth(
         class_field=class_field,
         legend=legend,
         allow_remote=allow_remote,
-        progress=progress.download_bar(console_out()),
+        progress=progress.download_bar(console_err(quiet=quiet)),
     )
     truth.check_fits(cube)
     return truth
 
 
-def write_or_print_json(json_file: Path, content: object) -> None:
-    """Write ``content`` to a file as JSON, or print it if the file is '-'."""
-    from hypercaps.io.writers.atomic import write_json
+def checked_adaptation(how: str) -> str:
+    """Refuse an unknown adaptation before anything is read."""
+    from hypercaps.data.adaptation import check_mode
 
+    check_mode(how)
+    return how
+
+
+def checked_progress(how: str) -> str:
+    """Refuse an unknown way to show progress before anything is read."""
+    if how not in events.MODES:
+        raise OutputError(f"progress is {how!r}: {' or '.join(events.MODES)} is expected")
+    return how
+
+
+def stdout_as_dash(path: Path | None) -> Path | None:
+    """Give the standard output one name."""
+    return STDOUT if path in _STDOUT_NAMES else path
+
+
+def check_json_file(path: Path | None, inputs: Iterable[Path]) -> None:
+    """Refuse a file or stream for JSON that can't be written, or a file that is an input."""
+    from hypercaps.io.writers.atomic import check_output
+    from hypercaps.io.writers.streams import check_stream, is_stream
+
+    if path is None or path == STDOUT:
+        return
+    if is_stream(path):
+        check_stream(path)
+    else:
+        check_output(path, inputs=inputs)
+
+
+def write_or_print_json(json_file: Path, content: object, *, quiet: bool = False) -> None:
+    """Write ``content`` to a file or stream as JSON, and say so unless ``quiet``; or print it if the file is '-'."""
+    from hypercaps.io.writers.atomic import write_json
+    from hypercaps.io.writers.streams import is_stream, write_stream
+
+    text = json.dumps(content, indent=2, allow_nan=False)
     if json_file == STDOUT:
-        typer.echo(json.dumps(content, indent=2, allow_nan=False))
+        typer.echo(text)
+    elif is_stream(json_file):
+        write_stream(json_file, f"{text}\n".encode())
     else:
         write_json(json_file, content)
-        console_out().print(f"wrote {plain(json_file)}", soft_wrap=True)
+        if not quiet:
+            console_out().print(f"wrote {plain(json_file)}", soft_wrap=True)
+
+
+def prepare_for(model: TrainedModel, scene: Scene, resample: bool, adapt: str = "auto") -> PreparedScene:
+    """The scene as the model is to see it; what differs from the training scene is printed as warnings."""
+    from hypercaps.inference.scene_shift import prepare_scene
+
+    prepared = prepare_scene(model, scene, adapt, resample=resample)
+    _warn_of_wavelengths(model, scene)
+    return prepared
 
 
 def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
@@ -125,11 +200,15 @@ def with_bands_of(model: TrainedModel, scene: Scene, resample: bool) -> Scene:
     if resample:
         return model.resampled(scene)
     model.check_fits(scene)
+    _warn_of_wavelengths(model, scene)
+    return scene
+
+
+def _warn_of_wavelengths(model: TrainedModel, scene: Scene) -> None:
     if model.wavelengths is not None and scene.wavelengths is None:
         warn_data(
             f"scene {scene.name!r} has no wavelengths: its {scene.bands} bands are assumed to be those of the model"
         )
-    return scene
 
 
 def cluster_of(

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from threadpoolctl import threadpool_limits
 
 from hypercaps.compute import native
+from hypercaps.compute.blas import one_blas_thread
 
 Matrix = npt.NDArray[np.float64]
 
@@ -23,12 +22,14 @@ Matrix = npt.NDArray[np.float64]
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit torch's and numpy's linear algebra to one thread each."""
-    with native.torch_on_one_thread(), threadpool_limits(limits=1, user_api="blas"):
+    with native.torch_on_one_thread(), one_blas_thread():
         yield
 
 
 def gram(block: Matrix) -> Matrix:
     """block.T @ block: (n, k) -> (k, k)."""
+    import torch
+
     with one_thread():
         tensor = torch.from_numpy(block)
         return (tensor.T @ tensor).numpy()

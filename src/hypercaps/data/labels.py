@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import colorsys
 import hashlib
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.colors import Rgb, choose_colors
 from hypercaps.data.scene import Scene
+from hypercaps.data.text import printable
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError, warn_data
-
-Rgb = tuple[int, int, int]
 
 MAX_LABEL = np.iinfo(np.int16).max
 
@@ -58,26 +57,9 @@ class DoubtfulLabel:
     doubt: float  # probability of the predicted class minus that of the given one, 0 to 1
 
 
-# Twelve distinct colours; further classes get colours from the colour wheel.
-_PALETTE = (
-    "#e6194b", "#3cb44b", "#ffe119", "#4363d8", "#f58231", "#911eb4",
-    "#46f0f0", "#f032e6", "#bcf60c", "#008080", "#9a6324", "#808000",
-)  # fmt: skip
-
-
-def default_color(position: int) -> Rgb:
-    """Default colour of the class at ``position`` (from 0)."""
-    if position < len(_PALETTE):
-        return parse_color(_PALETTE[position])
-    turn = (position * 0.61803398875) % 1.0  # the golden angle keeps neighbours apart
-    r, g, b = colorsys.hsv_to_rgb(turn, 0.55 + 0.35 * (position % 2), 0.85)
-    return round(r * 255), round(g * 255), round(b * 255)
-
-
-def parse_color(text: str) -> Rgb:
-    """'#rrggbb' to (r, g, b)."""
-    red, green, blue = bytes.fromhex(text[1:])
-    return red, green, blue
+def _cleaned(entry: LegendEntry) -> LegendEntry:
+    """The entry with a name that can be shown anywhere."""
+    return entry._replace(name=printable(entry.name).strip() or f"class {entry.label}")
 
 
 @dataclass(frozen=True)
@@ -86,11 +68,20 @@ class Legend:
 
     Parameters
     ----------
-    entries : one :class:`LegendEntry` per class, ordered by label. Label 0 means unlabelled and is not a class.
+    entries : tuple of LegendEntry
+        ``label``, ``name`` and ``color`` of each class, ordered by label. Label 0 means unlabelled and is not a class.
+        Control characters in names become spaces, wherever the names come from.
 
-    See also
+    See Also
     --------
-    Legend.of : a legend with default colours, e.g. ``Legend.of([1, 2], ["water", "soil"])``
+    Legend.of : A legend with default colours.
+
+    Examples
+    --------
+    >>> from hypercaps import Legend
+    >>> legend = Legend.of([1, 2], ["water", "soil"])
+    >>> [(entry.label, entry.name) for entry in legend]
+    [(1, 'water'), (2, 'soil')]
     """
 
     entries: tuple[LegendEntry, ...]
@@ -99,22 +90,40 @@ class Legend:
         labels = [entry.label for entry in self.entries]
         if labels != sorted(set(labels)) or (labels and labels[0] < 1):
             raise LabelsError(f"legend labels must be distinct and 1 or more, in order, but are {labels}")
+        object.__setattr__(self, "entries", tuple(map(_cleaned, self.entries)))  # the class is frozen
 
     @classmethod
-    def of(cls, labels: Iterable[int], names: Sequence[str] | None = None) -> Legend:
-        """Make a legend with default colours.
+    def of(
+        cls, labels: Iterable[int], names: Sequence[str] | None = None, colors: Mapping[int, Rgb] | None = None
+    ) -> Legend:
+        """Make a legend with default colours: by names where they are telling, such as water, and never two alike.
 
         Parameters
         ----------
-        labels : distinct class numbers, 1 or more, in any order
-        names : one name per class, in ascending order of ``labels``; None for "class <label>"
+        labels : iterable of int
+            Distinct class numbers, 1 or more, in any order.
+        names : sequence of str, optional
+            One name per class, in ascending order of ``labels``; None for "class <label>".
+        colors : mapping of int to (red, green, blue), optional
+            Colours by class number, 0 to 255; classes that it lacks get default ones.
+
+        Returns
+        -------
+        Legend
+
+        Examples
+        --------
+        >>> from hypercaps import Legend
+        >>> Legend.of([1, 3], colors={3: (255, 0, 0)}).entries[1]
+        LegendEntry(label=3, name='class 3', color=(255, 0, 0))
         """
         numbers = sorted(int(label) for label in labels)
         if names is None:
             names = [f"class {label}" for label in numbers]
         if len(names) != len(numbers):
             raise LabelsError(f"{len(names)} names for {len(numbers)} classes {numbers}: give one for each")
-        return cls(tuple(map(LegendEntry, numbers, names, map(default_color, range(len(numbers))))))
+        given = [(colors or {}).get(label) for label in numbers]
+        return cls(tuple(map(LegendEntry, numbers, names, choose_colors(names, given))))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -130,7 +139,9 @@ class Legend:
     def only(self, labels: Iterable[int]) -> Legend:
         """The entries of ``labels``, with a default entry for each label that is not in this legend."""
         entries = {entry.label: entry for entry in self.entries}
-        return Legend(tuple(entries.get(entry.label, entry) for entry in Legend.of({int(label) for label in labels})))
+        numbers = sorted({int(label) for label in labels})
+        names = [entries[label].name if label in entries else f"class {label}" for label in numbers]
+        return Legend.of(numbers, names, {label: entry.color for label, entry in entries.items()})
 
 
 @dataclass(frozen=True)
@@ -139,17 +150,30 @@ class Labels:
 
     Parameters
     ----------
-    array : (rows, columns) class numbers, 0 = unlabelled
-    legend : the classes in ``array``
-    name : for messages
-    groups : (rows, columns) number of the polygon of each labelled pixel, 0 = unlabelled, so that a split can keep
-        polygons whole; None if polygons are not known
-    tiles : the files that the labels came from, if they are several tiles on this grid, so that folds can hold out
-        whole tiles
+    array : (rows, columns) int16 array
+        Class numbers, 0 = unlabelled.
+    legend : Legend
+        The classes in ``array``.
+    name : str
+        For messages.
+    groups : (rows, columns) int32 array, optional
+        Number of the polygon of each labelled pixel, 0 = unlabelled, so that a split can keep polygons whole; None if
+        polygons are not known.
+    tiles : tuple of Window
+        The files that the labels came from, if they are several tiles on this grid, so that folds can hold out whole
+        tiles.
 
-    See also
+    See Also
     --------
-    Labels.from_array : labels from any array of whole numbers, checked
+    Labels.from_array : Labels from any array of whole numbers, checked.
+    open_labels : Labels from files.
+
+    Examples
+    --------
+    >>> from hypercaps import Labels, Legend
+    >>> labels = Labels.from_array([[1, 1, 0], [2, 0, 0]], Legend.of([1, 2], ["water", "soil"]))
+    >>> labels.shape, labels.counts()
+    ((2, 3), {1: 2, 2: 1})
     """
 
     array: npt.NDArray[np.int16]
@@ -176,12 +200,32 @@ class Labels:
 
         Parameters
         ----------
-        array : (rows, columns) whole numbers of any type: 0 = unlabelled, classes from 1 to 32767
-        legend : names and colours of classes; classes that it lacks get default ones
-        name : for messages
-        groups : (rows, columns) number of the polygon of each labelled pixel, from 1 up
-        tiles : the files that the labels came from, if they are several
+        array : (rows, columns) array
+            Whole numbers of any type: 0 = unlabelled, classes from 1 to 32767. Rows and columns of an xarray DataArray
+            are found by the names of its dimensions.
+        legend : Legend, optional
+            Names and colours of classes; classes that it lacks get default ones.
+        name : str
+            For messages.
+        groups : (rows, columns) int32 array, optional
+            Number of the polygon of each labelled pixel, from 1 up.
+        tiles : tuple of Window
+            The files that the labels came from, if they are several.
+
+        Returns
+        -------
+        Labels
+
+        Examples
+        --------
+        >>> from hypercaps import Labels
+        >>> [entry.name for entry in Labels.from_array([[0, 1], [7, 7]]).legend]
+        ['class 1', 'class 7']
         """
+        if hasattr(array, "dims") and hasattr(array, "coords"):
+            from hypercaps.io.readers.xarray import map_by_names
+
+            array = map_by_names(array)
         raw = np.asarray(array)
         if raw.ndim != 2:
             raise LabelsError(
@@ -212,6 +256,7 @@ class Labels:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
         return self.array.shape[0], self.array.shape[1]
 
     def counts(self) -> dict[int, int]:
@@ -229,22 +274,22 @@ class Labels:
                 f"has {scene.rows} x {scene.cols}: {hint}"
             )
 
-    def where_valid(self, scene: Scene) -> Labels:
-        """Labels without those on invalid pixels of the scene, with a warning if any are removed.
+    def where_valid(self, scene: Scene, *, warn: bool = True) -> Labels:
+        """Labels without those on invalid pixels of the scene, with a warning (``warn``) if any are removed.
 
         The result is remembered: labels are checked against a scene once and the warning is issued once, also if this
         is called again, on these labels or on the result. The result keeps the ``digest`` of the labels as given.
         """
         if self._checked is not None and self._checked.scene() is scene:
             return self._checked.valid or self
-        valid = self._without_invalid(scene)
+        valid = self._without_invalid(scene, warn)
         checked = _Checked(weakref.ref(scene), None, self.digest())
         object.__setattr__(valid, "_checked", checked)  # a frozen dataclass has no other way
         if valid is not self:
             object.__setattr__(self, "_checked", checked._replace(valid=valid))
         return valid
 
-    def _without_invalid(self, scene: Scene) -> Labels:
+    def _without_invalid(self, scene: Scene, warn: bool) -> Labels:
         kept = self.array.copy()
         for window in tile_windows(scene.whole, 256):
             part = kept[window.rows, window.cols]
@@ -255,13 +300,14 @@ class Labels:
             return self
         if not kept.any():
             raise LabelsError(
-                f"all {removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or "
-                "nodata): give a cube with finite values there"
+                f"all {removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r}, which holds "
+                f"{scene.why_invalid()} there: give a cube with finite values there"
             )
-        warn_data(
-            f"{removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r} (NaN, infinity or nodata) "
-            "and are left out"
-        )
+        if warn:
+            warn_data(
+                f"{removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r}, which holds "
+                f"{scene.why_invalid()} there, and are left out"
+            )
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
         return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)
 

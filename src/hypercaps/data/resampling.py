@@ -197,6 +197,17 @@ def differences(model: Floats, scene: Floats) -> list[str]:
     return texts or ["they are in another order or more than once"]
 
 
+def is_shifted(model: Floats, scene: Floats) -> bool:
+    """Whether a scene has the model's bands in the same order, but most beside the model's by less than a band.
+
+    A tenth of them may lie further away, at the edges of gaps for example.
+    """
+    if model.size != scene.size or not differences(model, scene):
+        return False
+    is_near = np.abs(scene - model) < np.maximum(_spacing(model), TOLERANCE_NM)
+    return bool(is_near.mean() >= 1 - TOLERANCE_SHARE)
+
+
 def _tolerance(waves: Floats) -> Floats:
     return np.asarray(np.maximum(TOLERANCE_NM, TOLERANCE_SHARE * _spacing(waves)))
 

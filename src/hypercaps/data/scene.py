@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import InitVar, dataclass, replace
-from typing import Any, NamedTuple
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.absurd import FACTOR, AbsurdPixels, find_absurd, largest_plausible
 from hypercaps.data.window import Window
 from hypercaps.errors import SceneError
 
@@ -18,6 +21,7 @@ Affine = tuple[float, float, float, float, float, float]
 
 _SAMPLES = 16  # windows that a fingerprint is made of (and one more), and their side in pixels
 _SAMPLE_SIDE = 8
+_STRIP_VALUES = 1 << 23  # values read at a time from the whole scene: 32 MB of float32
 
 
 class Pixels(NamedTuple):
@@ -26,8 +30,39 @@ class Pixels(NamedTuple):
     values: npt.NDArray[np.float32]  # (h, w, bands), physical units; undefined where not valid
     valid: npt.NDArray[np.bool_]  # (h, w)
 
+    def checksum(self) -> int:
+        """CRC-32 of the sums over rows and over columns, and of the validity; near the speed of memory."""
+        rows, cols, bands = self.values.shape
+        across, down = np.zeros(rows, dtype="<u4"), np.zeros(cols * bands, dtype="<u4")
+        for row, (line, valid) in enumerate(zip(self.values, self.valid, strict=True)):
+            defined = line if valid.all() else np.where(valid[:, None], line, 0)
+            words = np.ascontiguousarray(defined, dtype="<f4").view("<u4").ravel()
+            across[row] = words.sum(dtype=np.uint32)
+            down += words
+        parts = (across, down, np.packbits(self.valid))
+        return zlib.crc32(b"".join(part.tobytes() for part in parts))
+
 
 PixelReader = Callable[[slice, slice], Pixels]
+Bands = npt.NDArray[np.intp]  # positions of bands, from 0
+
+
+@runtime_checkable
+class SelectsBands(Protocol):
+    """A reader that can also read some bands without reading all; a wrapper that copies its attributes can too."""
+
+    select: Callable[[Bands], PixelReader]
+
+
+@dataclass(frozen=True)
+class SelectiveReader:
+    """A reader of all bands, and of those that are chosen."""
+
+    read: PixelReader
+    select: Callable[[Bands], PixelReader]
+
+    def __call__(self, rows: slice, cols: slice) -> Pixels:
+        return self.read(rows, cols)
 
 
 class MapGrid(NamedTuple):
@@ -62,25 +97,47 @@ class Scene:
 
     Parameters
     ----------
-    shape : rows, columns and bands
-    dtype : type of the stored values
-    reader : function of two slices (rows, columns; inside the scene, step 1) that returns :class:`Pixels`
-    name : for messages
-    wavelengths : (bands,) centre wavelengths in nm
-    fwhm : (bands,) full width at half maximum of each band in nm
-    good_bands : (bands,) flags of the bands of ``reader``, ``wavelengths`` and ``fwhm``; None: all are good. The scene
-        has only the good bands. Pixels that ``reader`` calls invalid because of a bad band stay invalid, unless the
-        scene is made by :meth:`from_array`, which tests good bands only.
-    crs : coordinate reference system, as WKT or an authority code such as "EPSG:32633"
-    transform : (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f, in units of ``crs``
-    lookup : projection of a swath scene, which itself has neither ``crs`` nor ``transform``
-    block : rows and columns of the file's blocks; None: it is stored row by row
-    tiles : where the files of a mosaic lie in the scene; empty: it is one file
+    shape : (int, int, int)
+        Rows, columns and bands.
+    dtype : dtype
+        Type of the stored values.
+    reader : callable
+        Function of two slices (rows, columns; inside the scene, step 1) that returns ``Pixels``.
+    name : str
+        For messages.
+    wavelengths : (bands,) array, optional
+        Centre wavelengths in nm.
+    fwhm : (bands,) array, optional
+        Full width at half maximum of each band in nm.
+    good_bands : (bands,) array of bool, optional
+        Flags of the bands of ``reader``, ``wavelengths`` and ``fwhm``; None: all are good. The scene has only the good
+        bands. Pixels that ``reader`` calls invalid because of a bad band stay invalid, unless the scene is made by
+        :meth:`from_array`, which tests good bands only.
+    crs : str, optional
+        Coordinate reference system, as WKT or an authority code such as "EPSG:32633".
+    transform : tuple of 6 float, optional
+        (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f, in units of ``crs``.
+    lookup : Lookup, optional
+        Projection of a swath scene, which itself has neither ``crs`` nor ``transform``.
+    block : (int, int), optional
+        Rows and columns of the file's blocks; None: it is stored row by row.
+    tiles : tuple of Window
+        Where the files of a mosaic lie in the scene; empty: it is one file.
+    absurd : AbsurdPixels
+        Pixels with absurd values that were found in reading; a scene made of another shares it.
 
-    See also
+    See Also
     --------
-    Scene.from_array : a scene over an array
-    open_scene : a scene from a file
+    Scene.from_array : A scene over an array.
+    open_scene : A scene from a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Scene
+    >>> scene = Scene.from_array(np.zeros((4, 5, 3)), wavelengths=[450, 550, 650])
+    >>> scene.rows, scene.cols, scene.bands
+    (4, 5, 3)
     """
 
     shape: tuple[int, int, int]
@@ -95,6 +152,7 @@ class Scene:
     lookup: Lookup | None = None
     block: tuple[int, int] | None = None
     tiles: tuple[Window, ...] = ()
+    absurd: AbsurdPixels = field(default_factory=AbsurdPixels, repr=False, compare=False)
 
     def __post_init__(self, good_bands: npt.ArrayLike | None) -> None:
         rows, cols, bands = self.shape
@@ -127,7 +185,7 @@ class Scene:
         cls,
         cube: Any,
         *,
-        name: str = "array",
+        name: str | None = None,
         wavelengths: npt.ArrayLike | None = None,
         nodata: float | None = None,
         good_bands: npt.ArrayLike | None = None,
@@ -138,13 +196,35 @@ class Scene:
 
         Parameters
         ----------
-        cube : (rows, columns, bands) integers or real numbers. Arrays that slice from disk (memory-mapped, HDF5, Zarr)
-            stay there and are read by window
-        name : for messages
-        wavelengths : (bands,) centre wavelengths in nm of all bands of ``cube``
-        nodata : stored value that marks missing data
-        good_bands : (bands,) one flag for each band of ``cube``, 0 or False for bands to leave out, as ENVI's ``bbl``
+        cube : (rows, columns, bands) array
+            Integers or real numbers. Arrays that slice from disk (memory-mapped, HDF5, Zarr) stay there and are read by
+            window. Of an xarray DataArray, rows, columns and bands are found by the names of its dimensions, as by
+            :meth:`from_xarray`.
+        name : str, optional
+            For messages; default: the name of a DataArray, or "array".
+        wavelengths : (bands,) array, optional
+            Centre wavelengths in nm of all bands of ``cube``.
+        nodata : float, optional
+            Stored value that marks missing data.
+        good_bands : (bands,) array of bool, optional
+            One flag for each band of ``cube``, 0 or False for bands to leave out, as ENVI's ``bbl``.
+
+        Returns
+        -------
+        Scene
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hypercaps import Scene
+        >>> cube = np.ones((4, 5, 3))
+        >>> cube[0, 0, 1] = -9999
+        >>> int(Scene.from_array(cube, nodata=-9999).read().valid.sum())
+        19
         """
+        if hasattr(cube, "dims") and hasattr(cube, "coords"):
+            return cls.from_xarray(cube, name=name, wavelengths=wavelengths, nodata=nodata, good_bands=good_bands)
+        name = "array" if name is None else name
         array = cube if isinstance(getattr(cube, "dtype", None), np.dtype) else np.asarray(cube)
         if array.ndim != 3:
             raise SceneError(
@@ -169,7 +249,15 @@ class Scene:
         return replace(scene, reader=array_reader(array, nodata, bands))  # bad bands make no pixel invalid
 
     @classmethod
-    def from_xarray(cls, data: Any, *, name: str | None = None, wavelengths: npt.ArrayLike | None = None) -> Scene:
+    def from_xarray(
+        cls,
+        data: Any,
+        *,
+        name: str | None = None,
+        wavelengths: npt.ArrayLike | None = None,
+        nodata: float | None = None,
+        good_bands: npt.ArrayLike | None = None,
+    ) -> Scene:
         """A scene over an xarray DataArray with named dimensions, or a Dataset with one such variable.
 
         Rows, columns and bands are recognised by the names of the dimensions (``y``, ``x``, ``wavelength`` and the
@@ -177,24 +265,47 @@ class Scene:
         attributes by the CF conventions, as for NetCDF and Zarr files. Lazy data is read by window: it must be readable
         from several threads, and its file must stay open. Pixels with NaN or a missing value in any band are invalid.
 
-        ``wavelengths``: one for each band, in nm or micrometres, if the data has none.
+        Parameters
+        ----------
+        data : DataArray or Dataset
+            The cube; a Dataset has one variable with three dimensions.
+        name : str, optional
+            For messages; default: that of the data.
+        wavelengths : (bands,) array, optional
+            One for each band, in nm or micrometres, if the data has none.
+        nodata, good_bands : optional
+            Replace what the data says itself, and are as with :meth:`from_array`.
 
-        >>> scene = Scene.from_xarray(xarray.open_dataset("scene.nc"))  # doctest: +SKIP
+        Returns
+        -------
+        Scene
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hypercaps import Scene
+        >>> import xarray
+        >>> data = xarray.DataArray(np.zeros((3, 4, 5)), dims=("wavelength", "y", "x"))
+        >>> Scene.from_xarray(data).shape
+        (4, 5, 3)
         """
         from hypercaps.io.readers.xarray import scene_from_xarray
 
-        return scene_from_xarray(data, name, wavelengths)
+        return scene_from_xarray(data, name, wavelengths, nodata, good_bands)
 
     @property
     def rows(self) -> int:
+        """Number of rows."""
         return self.shape[0]
 
     @property
     def cols(self) -> int:
+        """Number of columns."""
         return self.shape[1]
 
     @property
     def bands(self) -> int:
+        """Number of bands."""
         return self.shape[2]
 
     @property
@@ -212,27 +323,80 @@ class Scene:
 
         Parameters
         ----------
-        rows, cols : slices without a step; the default is the whole scene
+        rows, cols : slice
+            Without a step; the default is the whole scene.
 
         Returns
         -------
-        values (h, w, bands) as float32 in physical units, undefined where invalid, and validity (h, w)
+        Pixels
+            ``values`` (h, w, bands) as float32 in physical units, undefined where invalid, and ``valid`` (h, w).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hypercaps import Scene
+        >>> scene = Scene.from_array(np.arange(60.0).reshape(4, 5, 3))
+        >>> values, valid = scene.read(slice(0, 2), slice(3, 5))
+        >>> values.shape, valid.shape
+        ((2, 2, 3), (2, 2))
         """
         r0, r1, step_r = rows.indices(self.rows)
         c0, c1, step_c = cols.indices(self.cols)
         if step_r != 1 or step_c != 1:
             raise SceneError("scenes are read in whole windows: slices with a step are not supported")
-        return self.reader(slice(r0, r1), slice(c0, c1))
+        pixels = self.reader(slice(r0, r1), slice(c0, c1))
+        beyond = find_absurd(pixels.values, pixels.valid, FACTOR)  # no scene's limit is lower
+        if beyond is not None:
+            beyond = find_absurd(pixels.values, pixels.valid, self._limit)
+        if beyond is None:
+            return pixels
+        self.absurd.add(pixels.values, beyond, r0, c0)
+        return Pixels(pixels.values, pixels.valid & ~beyond)
+
+    def read_bands(self, bands: Sequence[int], rows: slice, cols: slice) -> Pixels:
+        """Some bands of a window, valid where these have data: for pictures, since other bands need not be read.
+
+        Parameters
+        ----------
+        bands : positions of the bands, from 0
+        rows, cols : slices inside the scene, without a step
+
+        Returns
+        -------
+        values (h, w, len(bands)) as float32 in physical units, undefined where invalid, and validity (h, w)
+        """
+        chosen = np.asarray(bands, dtype=np.intp)
+        if isinstance(self.reader, SelectsBands):
+            pixels = self.reader.select(chosen)(rows, cols)
+        else:
+            pixels = self.read(rows, cols)
+            pixels = Pixels(pixels.values[:, :, chosen], pixels.valid)
+        beyond = find_absurd(pixels.values, pixels.valid, FACTOR)
+        if beyond is not None:
+            beyond = find_absurd(pixels.values, pixels.valid, self._limit)
+        return pixels if beyond is None else Pixels(pixels.values, pixels.valid & ~beyond)
+
+    @cached_property
+    def _limit(self) -> float:
+        """Largest magnitude of a plausible value."""
+        return largest_plausible(self._samples())
+
+    def _samples(self) -> Iterator[Pixels]:
+        """The windows of the fingerprint and then the whole scene, without regard to absurd values."""
+        for window in (*self._sample_windows(), *self._strips()):
+            yield self.reader(window.rows, window.cols)
+
+    def why_invalid(self) -> str:
+        """What an invalid pixel may hold, for messages, with the absurd values that were found."""
+        return f"NaN, infinity, nodata or absurd values{self.absurd.in_words()}"
 
     def fingerprint(self) -> str:
         """SHA-256 of shape, wavelengths and some windows: fast for any size."""
         sha = hashlib.sha256(repr(self.shape).encode())
         if self.wavelengths is not None:
             sha.update(np.asarray(self.wavelengths, dtype="<f8").tobytes())
-        last_row, last_col = max(0, self.rows - _SAMPLE_SIDE), max(0, self.cols - _SAMPLE_SIDE)
-        for part in range(_SAMPLES + 1):  # evenly spaced rows, columns in steps of 7 parts
-            r, c = last_row * part // _SAMPLES, last_col * (part * 7 % (_SAMPLES + 1)) // _SAMPLES
-            pixels = self.read(slice(r, r + _SAMPLE_SIDE), slice(c, c + _SAMPLE_SIDE))
+        for window in self._sample_windows():
+            pixels = self.read(window.rows, window.cols)
             sha.update(np.packbits(pixels.valid).tobytes())
             sha.update(np.where(pixels.valid[:, :, None], pixels.values, 0).astype("<f4").tobytes())
         return sha.hexdigest()
@@ -240,12 +404,25 @@ class Scene:
     def digest(self) -> str:
         """SHA-256 of all values and their validity, read in strips."""
         sha = hashlib.sha256(repr(self.shape).encode())
-        strip = max(1, (1 << 23) // (self.cols * self.bands))  # 32 MB of float32
-        for r0 in range(0, self.rows, strip):
-            pixels = self.read(slice(r0, r0 + strip))
+        for window in self._strips():
+            pixels = self.read(window.rows, window.cols)
             sha.update(pixels.values.tobytes())
             sha.update(pixels.valid.tobytes())
         return sha.hexdigest()
+
+    def _sample_windows(self) -> Iterator[Window]:
+        """Small windows spread over the scene: evenly spaced rows, columns in steps of 7 parts."""
+        height, width = min(_SAMPLE_SIDE, self.rows), min(_SAMPLE_SIDE, self.cols)
+        for part in range(_SAMPLES + 1):
+            r = (self.rows - height) * part // _SAMPLES
+            c = (self.cols - width) * (part * 7 % (_SAMPLES + 1)) // _SAMPLES
+            yield Window(r, r + height, c, c + width)
+
+    def _strips(self) -> Iterator[Window]:
+        """The whole scene in strips of rows."""
+        height = max(1, _STRIP_VALUES // (self.cols * self.bands))
+        for r0 in range(0, self.rows, height):
+            yield Window(r0, min(r0 + height, self.rows), 0, self.cols)
 
 
 def _select_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelReader:
@@ -278,4 +455,7 @@ def array_reader(array: Any, nodata: float | None = None, bands: npt.NDArray[np.
             valid &= ~(raw == nodata).any(axis=2)
         return Pixels(values, valid)
 
-    return read
+    def select(chosen: Bands) -> PixelReader:
+        return array_reader(array, nodata, chosen if bands is None else bands[chosen])
+
+    return SelectiveReader(read, select)

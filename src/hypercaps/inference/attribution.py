@@ -46,7 +46,7 @@ class Attribution(NamedTuple):
 
 def attribute(model: TrainedModel, centred: Floats, output: int) -> Attribution:
     """Attribute class number ``output`` to the bands of patches minus the mean (B, D, D, bands)."""
-    network = model.network
+    network = model.module
     assert isinstance(network, Explainable)
     white = whiten(model, centred)  # (B, D, D, C)
     children, routing = _fix_routing(network, white, output)
@@ -146,13 +146,13 @@ def n_deleted(bands: int) -> int:
 def _capsule_length(model: TrainedModel, centred: Floats, output: int) -> Floats:
     """Length of the capsule of class ``output`` for patches minus the mean (B, D, D, bands): (B,)"""
     with torch.inference_mode():
-        return _to_numpy(model.network(whiten(model, centred))[:, output])
+        return _to_numpy(model.module(whiten(model, centred))[:, output])
 
 
 def whiten(model: TrainedModel, centred: Floats) -> Tensor:
     """Patches minus the mean (..., bands) -> components (..., C), float32 on the network's device."""
     white = torch.from_numpy(centred) @ _matrix(model)
-    return white.float().to(next(model.network.parameters()).device)
+    return white.float().to(next(model.module.parameters()).device)
 
 
 def _matrix(model: TrainedModel) -> Tensor:

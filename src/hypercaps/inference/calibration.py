@@ -2,11 +2,14 @@
 
 A network's scores rank the classes but are no probabilities. The validation pixels tell how often it is right at a
 given score: temperature scaling, or isotonic regression on top of it, whichever has the lower cross-validated log loss.
+Few pixels tell little: both are drawn towards the network's own scores, which are kept as they are unless a calibration
+is clearly better.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +22,10 @@ Positions = npt.NDArray[np.integer[Any]]  # (N,) indices of the true classes
 Floats = npt.NDArray[np.float64]
 
 MOST_PIXELS = 20_000  # validation pixels used: more do not improve the fit
-_LEAST = 1e-12  # lower bound of scores, for logarithms and powers
+FEWEST_PIXELS = 10  # validation pixels, below which the scores are kept as they are
+_FEW = 20  # validation pixels, at which the network's own scores have a quarter of the weight in a fit
+LEAST_SCORE = 1e-12  # lower bound of scores, for logarithms and powers
+_LEAST_LIKELY = 1e-6  # lower bound of probabilities in log losses: one pixel must not decide alone
 _LEAST_FOR_ISOTONIC = 10  # wrong validation pixels, below which only a temperature is fitted
 _FOLDS = 5
 _TEMPERATURES = (0.05, 20.0)  # bounds of the search
@@ -35,7 +41,8 @@ class Calibration:
     """Scores (N, n) -> probabilities (N, n) that sum to 1; the predicted class stays the same.
 
     Probabilities are proportional to score ** (1 / temperature). With isotonic regression, the probability of the
-    predicted class is interpolated between knots, and the other classes share the rest in proportion.
+    predicted class is interpolated between knots, and the other classes share the rest in proportion. Without
+    calibration, the probability of the predicted class is its score, unless that of another class would be higher.
     """
 
     temperature: float
@@ -44,11 +51,12 @@ class Calibration:
     share: Floats = field(default_factory=_nothing)  # (K,) share of pixels that are right there, ascending
     # Cross-validated probability of the true class of validation pixels, ascending; every k-th if there are many.
     conformity: Floats = field(default_factory=_nothing)
+    keeps_scores: bool = False  # the fit was not clearly better than the network's own scores
 
     def __post_init__(self) -> None:
         """Refuse values that no fit gives: they may come from a damaged file."""
         valid = np.isfinite(self.temperature) and self.temperature > 0 and self.pixels > 0
-        valid = valid and self.at.shape == self.share.shape
+        valid = valid and self.at.shape == self.share.shape and not (self.keeps_scores and self.at.size)
         for values in self.arrays().values():
             valid = valid and values.ndim == 1 and values.dtype == np.float64
             valid = valid and bool(((values >= 0) & (values <= 1)).all() and (np.diff(values) >= 0).all())
@@ -57,7 +65,7 @@ class Calibration:
 
     @property
     def kind(self) -> str:
-        return "isotonic" if self.at.size else "temperature"
+        return "none" if self.keeps_scores else "isotonic" if self.at.size else "temperature"
 
     @property
     def _step(self) -> int:
@@ -74,13 +82,13 @@ class Calibration:
     def _calibrate(self, scores: Scores) -> Probabilities:
         winner = scores.argmax(axis=1)[:, None]  # (N, 1)
         # numpy may sum a row in another order for other shapes: add one class after the other.
-        likely = np.power(np.maximum(scores.astype(np.float64), _LEAST), 1 / self.temperature)  # (N, n)
+        likely = np.power(np.maximum(scores.astype(np.float64), LEAST_SCORE), 1 / self.temperature)  # (N, n)
         won = np.take_along_axis(likely, winner, axis=1)  # (N, 1)
         np.put_along_axis(likely, winner, 0.0, axis=1)
         others = np.zeros_like(won)
         for column in likely.T:
             others[:, 0] += column
-        sure = won / (won + others)
+        sure = np.minimum(won, 1.0) if self.keeps_scores else won / (won + others)
         if self.at.size:
             sure = np.interp(sure, self.at, self.share)
         # Not below the probability of the second class, which has its part of the rest.
@@ -126,18 +134,23 @@ class Calibration:
 def fit_calibration(scores: Scores, truth: Positions, fold: Positions | None = None) -> Calibration:
     """Fit to the scores (N, n) of validation pixels and their true classes (N,).
 
-    The kind is the one with the lower log loss in cross-validation, in five random folds or in the given ``fold`` (N,)
-    of each pixel. The sets use the cross-validated probabilities too: on the pixels of its own fit, a calibration looks
+    The kind is the one whose confidence has the lowest log loss in cross-validation, in five random folds or in the
+    given ``fold`` (N,) of each pixel; "none" unless another is better by more than the standard error of the
+    difference. The sets use the cross-validated probabilities too: on the pixels of its own fit, a calibration looks
     better than it is.
     """
-    wrong = int((scores.argmax(axis=1) != truth).sum())
-    kinds = [False, True] if wrong >= _LEAST_FOR_ISOTONIC else [False]
-    at = np.arange(len(truth))
-    of_truth = [cross_calibrate(scores, truth, fold, isotonic=isotonic)[at, truth] for isotonic in kinds]
-    best = int(np.argmin([log_loss(likely) for likely in of_truth]))
-    fitted = _fit(scores, truth, kinds[best])
-    conformity = conformity_table(of_truth[best])
-    return Calibration(fitted.temperature, len(scores), fitted.at, fitted.share, conformity)
+    right = scores.argmax(axis=1) == truth
+    kinds = ["none"]
+    if right.size >= FEWEST_PIXELS:
+        kinds += ["temperature", "isotonic"] if (~right).sum() >= _LEAST_FOR_ISOTONIC else ["temperature"]
+    likely = {kind: cross_calibrate(scores, truth, fold, FITS[kind]) for kind in kinds}
+    losses = {kind: confidence_losses(likely[kind].max(axis=1), right) for kind in kinds}
+    best = min(kinds, key=lambda kind: float(losses[kind].mean()))
+    gain = losses["none"] - losses[best]
+    if gain.mean() <= gain.std() / np.sqrt(gain.size):
+        best = "none"
+    of_truth = likely[best][np.arange(right.size), truth]
+    return replace(FITS[best](scores, truth), conformity=conformity_table(of_truth))
 
 
 def conformity_table(of_truth: npt.NDArray[np.floating[Any]]) -> Floats:
@@ -147,56 +160,93 @@ def conformity_table(of_truth: npt.NDArray[np.floating[Any]]) -> Floats:
 
 
 def cross_calibrate(
-    scores: Scores, truth: Positions, fold: Positions | None = None, *, isotonic: bool = False
+    scores: Scores, truth: Positions, fold: Positions | None = None, fit: Fit | None = None
 ) -> Probabilities:
-    """(N, n) probabilities by calibrations that were fitted without the pixel's fold; None: five random folds."""
+    """(N, n) probabilities by calibrations that were fitted without the pixel's fold.
+
+    Parameters
+    ----------
+    fold : (N,), or None for five random folds
+    fit : of a calibration without sets; None: temperature scaling by the pixels alone
+    """
     if fold is None:
         fold = np.random.default_rng(0).permutation(len(scores)) % _FOLDS
     probabilities = np.empty(scores.shape, dtype=np.float32)
     for k in np.unique(fold):
         out = fold == k
         others = ~out if not out.all() else out  # a single fold has no others
-        probabilities[out] = _fit(scores[others], truth[others], isotonic)(scores[out])
+        probabilities[out] = (fit or fit_temperature)(scores[others], truth[others])(scores[out])
     return probabilities
 
 
-def log_loss(of_truth: npt.NDArray[np.floating[Any]]) -> float:
-    """Mean log loss of pixels, given the probabilities (N,) of their true classes."""
-    return float(-np.log(np.maximum(of_truth, _LEAST)).mean())
+def confidence_losses(confidence: npt.NDArray[np.floating[Any]], right: npt.NDArray[np.bool_]) -> Floats:
+    """Log losses of pixels, given the confidences (N,) in their classes and whether these are right (N,)."""
+    sure = confidence.astype(np.float64)
+    losses: Floats = -np.log(np.maximum(np.where(right, sure, 1 - sure), _LEAST_LIKELY))
+    return losses
 
 
 def fit_temperature(scores: Scores, truth: Positions) -> Calibration:
-    """Temperature scaling, fitted to scores (N, n) and true classes (N,), without sets."""
-    return Calibration(_fit_temperature(scores, truth), len(scores))
+    """Temperature scaling by the pixels alone, to compare methods whose scores mean different things; without sets."""
+    return Calibration(_find_temperature(scores, truth, own=0.0), len(scores))
 
 
-def _fit(scores: Scores, truth: Positions, isotonic: bool) -> Calibration:
-    by_temperature = fit_temperature(scores, truth)
-    if not isotonic:
-        return by_temperature
-    from sklearn.isotonic import IsotonicRegression
+def _keep_scores(scores: Scores, truth: Positions) -> Calibration:
+    return Calibration(1.0, len(truth), keeps_scores=True)
 
+
+def _fit_temperature(scores: Scores, truth: Positions) -> Calibration:
+    return Calibration(_find_temperature(scores, truth, _own_weight(len(scores))), len(scores))
+
+
+def _fit_isotonic(scores: Scores, truth: Positions) -> Calibration:
+    by_temperature = _fit_temperature(scores, truth)
     sure = by_temperature(scores).max(axis=1).astype(np.float64)
     right = scores.argmax(axis=1) == truth
+    n = len(right)
+    own, weight = _keep_scores(scores, truth)(scores).max(axis=1), _own_weight(n)
+    blended = (1 - weight) * right + weight * own
     # Rule of succession: N right pixels out of N do not make the next one certain.
-    most = (len(right) + 1) / (len(right) + 2)
-    fitted = IsotonicRegression(y_min=0.0, y_max=most).fit_transform(sure, right)
+    most = (n + 1) / (n + 2)
+    fitted = np.clip(isotonic(sure, blended), 0.0, most)
     share, step = np.unique(fitted, return_inverse=True)
     # A line through the middles of the steps: on a step, all pixels would get the same confidence.
     at = np.bincount(step, weights=sure) / np.bincount(step)
     if at[-1] < 1 and share[-1] < most:
         at, share = np.append(at, 1.0), np.append(share, most)
-    return Calibration(by_temperature.temperature, len(scores), np.minimum(at, 1.0), share.astype(np.float64))
+    return Calibration(by_temperature.temperature, n, np.minimum(at, 1.0), share.astype(np.float64))
 
 
-def _fit_temperature(scores: Scores, truth: Positions) -> float:
-    """Temperature of the least log loss; labels are smoothed, or pixels that are all right would give certainty."""
+def isotonic(at: Floats, values: Floats) -> Floats:
+    """Isotonic regression: the values (N,) that ascend with ``at`` (N,) and are nearest to the given ones."""
+    from scipy.optimize import isotonic_regression
+
+    places, of_each, counts = np.unique(at, return_inverse=True, return_counts=True)
+    ascending = np.argsort(values, kind="stable")  # the order of the sums
+    sums = np.bincount(of_each[ascending], weights=values[ascending], minlength=places.size)
+    steps = isotonic_regression(sums / counts, weights=counts.astype(np.float64)).x
+    return np.asarray(steps[of_each])
+
+
+def _own_weight(pixels: int) -> float:
+    """Weight of the network's own scores in a fit: few pixels change little, and many are not held back."""
+    return (_FEW / (pixels + _FEW)) ** 2
+
+
+def _find_temperature(scores: Scores, truth: Positions, own: float) -> float:
+    """Temperature of the least log loss.
+
+    Labels are smoothed, or pixels that are all right would give certainty. Their weight is 1 - ``own``; the rest is
+    that of classes as likely as the network's own scores say.
+    """
     from scipy.optimize import minimize_scalar
     from scipy.special import logsumexp
 
-    logs = np.log(np.maximum(scores.astype(np.float64), _LEAST))  # (N, n)
+    logs = np.log(np.maximum(scores.astype(np.float64), LEAST_SCORE))  # (N, n)
     smooth = 1 / (len(scores) + 2)
     target = (1 - smooth) * logs[np.arange(len(truth)), truth] + smooth * logs.mean(axis=1)
+    if own:
+        target = (1 - own) * target + own * (_keep_scores(scores, truth)(scores) * logs).sum(axis=1)
 
     def loss(log_temperature: float) -> float:
         inverse = np.exp(-log_temperature)
@@ -204,3 +254,9 @@ def _fit_temperature(scores: Scores, truth: Positions) -> float:
 
     best = minimize_scalar(loss, bounds=tuple(np.log(_TEMPERATURES)), method="bounded")
     return float(np.exp(best.x))
+
+
+Fit = Callable[[Scores, Positions], Calibration]  # of scores (N, n) and true classes (N,), without sets
+
+# By the kinds that `Calibration.kind` names
+FITS: dict[str, Fit] = {"none": _keep_scores, "temperature": _fit_temperature, "isotonic": _fit_isotonic}

@@ -13,10 +13,11 @@ from hypercaps.data.labels import LegendEntry
 from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
-from hypercaps.errors import ModelError, SceneError
+from hypercaps.errors import ModelError, SceneError, did_you_mean
 from hypercaps.inference.attribution import Attribution, Deletion, attribute, lengths_after_deletion
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import OnProgress, map_window
+from hypercaps.models.capsules.compiled import CompiledConvCapsNet
 from hypercaps.models.protocols import Explainable
 from hypercaps.training.patches import read_with_halo, reflect_invalid
 
@@ -97,8 +98,8 @@ def explain_at(model: TrainedModel, scene: Scene, row: int, col: int, *, label: 
     if label is None:
         patch = _read_patches(model, scene, pixel)
         with torch.inference_mode():
-            white = model.preprocessing.transform(patch).to(next(model.network.parameters()).device)
-            output = int(model.network(white).argmax())
+            white = torch.from_numpy(model.preprocessing.transform(patch))
+            output = int(model.module(white.to(next(model.module.parameters()).device)).argmax())
     else:
         output = _class_number(model, label)
     return _explain(model, scene, pixel, output)
@@ -135,7 +136,7 @@ def explain_pixels(model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int
 
 def can_explain(model: TrainedModel) -> bool:
     """Whether the model has capsules that are routed to classes."""
-    return isinstance(model.network, Explainable)
+    return isinstance(model.network, CompiledConvCapsNet | Explainable)
 
 
 def find_class(model: TrainedModel, text: str) -> int:
@@ -146,7 +147,8 @@ def find_class(model: TrainedModel, text: str) -> int:
     if text.strip().isdecimal() and int(text) in model.legend.labels:
         return int(text)
     classes = ", ".join(f"{entry.label} {entry.name}" for entry in model.legend)
-    raise ModelError(f"the model has no class {text!r}: give the name or number of one of {classes}")
+    hint = did_you_mean(text, (entry.name for entry in model.legend))
+    raise ModelError(f"the model has no class {text!r}: give the name or number of one of {classes}{hint}")
 
 
 def evenly(items: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
@@ -157,7 +159,7 @@ def evenly(items: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 def _explain(
     model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int64], output: int, on_progress: OnProgress | None = None
 ) -> Explanation:
-    network = model.network
+    network = model.module
     assert isinstance(network, Explainable)
     attributions, lengths, spectra = [], [], []
     centre = model.patch // 2
@@ -216,7 +218,7 @@ def _read_patches(model: TrainedModel, scene: Scene, pixels: npt.NDArray[np.int6
         window = read_with_halo(scene, Window(row, row + 1, col, col + 1), half)
         if not window.valid[half, half]:
             raise SceneError(
-                f"row {row}, column {col} of scene {scene.name!r} holds NaN, infinity or nodata and has no class: name "
+                f"row {row}, column {col} of scene {scene.name!r} holds {scene.why_invalid()} and has no class: name "
                 "a pixel with values"
             )
         source = reflect_invalid(window.valid[None])[0]

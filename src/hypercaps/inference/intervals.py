@@ -35,11 +35,10 @@ class ScoreIntervals:
     aa: Interval
     kappa: Interval
     per_class: tuple[Interval | None, ...]  # producer's accuracies; None: no test pixel of the class
+    users: tuple[Interval | None, ...]  # user's accuracies; None: no test pixel was predicted as the class
 
 
-def score_intervals(
-    confusion: Numbers, units: Numbers, weights: Numbers | None = None, *, level: float = 0.95
-) -> ScoreIntervals:
+def score_intervals(confusion: Numbers, units: Numbers, *, level: float = 0.95) -> ScoreIntervals:
     """Intervals that contain the accuracy on ground like that of the labels with probability ``level``, about.
 
     The accuracy of a class with the share p of its pixels right in u units has the posterior Beta(u p + 1/2,
@@ -52,10 +51,13 @@ def score_intervals(
     ----------
     confusion : (n, n) test pixels, true class by row
     units : (n,) number of units with test pixels of each class
-    weights : (n,) share of each true class on the ground; None: its share of the test pixels
     level : probability, 0 to 1
     """
-    tested, weight = _weights(confusion, weights)
+    of_class = np.asarray(confusion, dtype=np.float64).sum(axis=1)  # (n,)
+    tested: Bools = of_class > 0
+    if not tested.any():
+        raise ValueError("the confusion matrix has no test pixel")
+    weight = of_class / of_class.sum()
     right, errors = _rows(confusion)
     u = np.maximum(np.asarray(units, dtype=np.float64), 1.0)
     # A class that was always right has a variance too: it is estimated with one more unit, of the accuracy of all.
@@ -68,30 +70,20 @@ def score_intervals(
         _jeffreys(float(w @ right), _share_variance(float(w @ likely)) / float(w**2 @ variance), level)
         for w in (weight, alike)
     )
-    return ScoreIntervals(oa, aa, _kappa_interval(oa, right, weight, errors, variance), per_class)
+    kappa = _kappa_interval(oa, right, weight, errors, variance)
+    return ScoreIntervals(oa, aa, kappa, per_class, _users_intervals(confusion, u, level))
 
 
-def weighted_scores(confusion: Numbers, weights: Numbers | None) -> tuple[float, float, float]:
-    """OA, AA and kappa in percent of a confusion matrix (n, n), if the true classes had the shares ``weights`` (n,).
-
-    Classes without test pixels are left out, and the other weights are scaled to a sum of 1.
-    """
-    tested, weight = _weights(confusion, weights)
-    right, errors = _rows(confusion)
-    oa, aa, kappa = float(weight @ right), float(right[tested].mean()), _kappa(right, weight, errors)
-    return 100.0 * oa, 100.0 * aa, 100.0 * kappa
-
-
-def _weights(confusion: Numbers, weights: Numbers | None) -> tuple[Bools, Floats]:
-    """(n,) which classes have test pixels, and their weights with a sum of 1."""
-    of_class = np.asarray(confusion, dtype=np.float64).sum(axis=1)
-    tested: Bools = of_class > 0
-    if not tested.any():
-        raise ValueError("the confusion matrix has no test pixel")
-    weight = np.where(tested, of_class if weights is None else np.asarray(weights, dtype=np.float64), 0.0)
-    if not weight.sum() > 0:  # all the ground is of classes without test pixels: nothing better is known
-        weight = of_class
-    return tested, weight / weight.sum()
+def _users_intervals(confusion: Numbers, units: Floats, level: float) -> tuple[Interval | None, ...]:
+    """Of the share of pixels predicted as each class that belong to it; each pixel counts as its part of a unit."""
+    counts = np.asarray(confusion, dtype=np.float64)
+    per_pixel = units / np.maximum(counts.sum(axis=1), 1.0)  # (n,) units per test pixel of each true class
+    predicted = counts.sum(axis=0)
+    sample = per_pixel @ counts  # (n,) units predicted as each class
+    return tuple(
+        _jeffreys(float(hits / total), float(u), level) if total else None
+        for hits, total, u in zip(counts.diagonal(), predicted, sample, strict=True)
+    )
 
 
 def _rows(confusion: Numbers) -> tuple[Floats, Floats]:

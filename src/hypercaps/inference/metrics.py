@@ -29,6 +29,7 @@ class ClassScore:
     test: int  # test pixels
     interval: tuple[float, float] | None = None  # 95 %, with spatial units as the sample
     units: int | None = None  # spatial units with test pixels of this class
+    users_interval: tuple[float, float] | None = None  # 95 %, of the user's accuracy
 
     def to_json(self) -> dict[str, object]:
         """Without interval and units where they are not known, as older versions wrote it."""
@@ -36,8 +37,8 @@ class ClassScore:
 
     @classmethod
     def from_json(cls, row: Json) -> ClassScore:
-        interval = row.get("interval")
-        return cls(**{**row, "interval": None if interval is None else (interval[0], interval[1])})
+        bounds = {key: tuple(row[key]) for key in ("interval", "users_interval") if row.get(key) is not None}
+        return cls(**{**row, **bounds})
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,12 @@ class ConfidenceReport:
     """How well confidence agrees with accuracy on the test set; shares from 0 to 1."""
 
     before: tuple[ReliabilityBin, ...]  # of the network's own scores
-    calibration: str | None = None  # its kind; None: the model is not calibrated and the following are empty
+    # Its kind; "none": the scores were kept; None: there were no pixels to calibrate on and the following are empty
+    calibration: str | None = None
     after: tuple[ReliabilityBin, ...] = ()
     rejection: tuple[RejectionRow, ...] = ()  # at THRESHOLDS
     sets: tuple[SetRow, ...] = ()  # at COVERAGES
+    pixels: int | None = None  # that the calibration was fitted to; None: unknown, or not calibrated
 
     @property
     def ece_before(self) -> float:
@@ -101,6 +104,7 @@ class ConfidenceReport:
         after = [row.to_json() for row in self.after] if calibrated else None
         return {
             "calibration": self.calibration,
+            "calibration_pixels": self.pixels,
             "ece_before": self.ece_before,
             "ece_after": self.ece_after,
             "reliability": {"before": [row.to_json() for row in self.before], "after": after},
@@ -119,6 +123,7 @@ class ConfidenceReport:
             tuple(ReliabilityBin.from_json(row) for row in after or ()),
             tuple(RejectionRow(**row) for row in figures["rejection"] or ()),
             tuple(SetRow(**row) for row in figures["sets"] or ()),
+            figures.get("calibration_pixels"),
         )
 
 

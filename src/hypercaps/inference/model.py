@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
 
+from hypercaps.compute import native
+from hypercaps.compute.devices import Device
 from hypercaps.data.labels import Legend
 from hypercaps.data.resampling import differences, resample, usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import SplitDescription
+from hypercaps.data.statistics import SceneStatistics
 from hypercaps.errors import ModelFileError
 from hypercaps.inference.calibration import Calibration
+from hypercaps.inference.familiarity import Familiarity
+from hypercaps.models.capsules.compiled import CompiledConvCapsNet
+from hypercaps.models.descriptions import get_description
 from hypercaps.models.history import TrainingRecord
-from hypercaps.models.registry import count_parameters, get_method
+from hypercaps.models.protocols import Compilable
 from hypercaps.training.preprocessing import Preprocessing, kind_of
+
+if TYPE_CHECKING:  # a capsule network classifies without torch
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,7 @@ class TrainedModel:
     method: str
     patch: int
     structure: Mapping[str, object]  # sizes that differ from the method's defaults
-    network: nn.Module
+    network: nn.Module | CompiledConvCapsNet  # see ``module`` and ``compiled``
     preprocessing: Preprocessing  # of spectra, before the network
     legend: Legend  # trained classes: entry i belongs to output i of the network
     wavelengths: npt.NDArray[np.float64] | None = None  # (bands,) nm
@@ -35,6 +45,8 @@ class TrainedModel:
     recipe: TrainingRecord = field(default_factory=TrainingRecord)  # how it was trained
     split: SplitDescription = field(default_factory=SplitDescription)  # what it was trained on
     scene: str = ""
+    statistics: SceneStatistics | None = None  # of that scene; None: a file of an older version
+    familiarity: Familiarity | None = None  # of ground to what was labelled; None: a file of an older version
     scores: Mapping[str, object] = field(default_factory=dict)  # on the test set of that split, or out of fold
     out_of_fold: Mapping[str, object] = field(default_factory=dict)  # all metrics, for a model trained on all labels
     versions: dict[str, str] = field(default_factory=dict)
@@ -50,7 +62,25 @@ class TrainedModel:
 
     @property
     def parameters(self) -> int:
-        return sum(count_parameters(member.network) for member in self.members)
+        return sum(member._own_parameters for member in self.members)
+
+    @property
+    def _own_parameters(self) -> int:
+        if isinstance(self.network, CompiledConvCapsNet):
+            return self.network.parameters
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
+    @property
+    def module(self) -> nn.Module:
+        """The network for torch; refused where torch is missing."""
+        return self.network.module if isinstance(self.network, CompiledConvCapsNet) else self.network
+
+    @property
+    def compiled(self) -> CompiledConvCapsNet | None:
+        """The network for the compiled kernels alone; None: it needs torch, or its weights are on another device."""
+        if isinstance(self.network, CompiledConvCapsNet):
+            return self.network if native.available() else None
+        return self.network.compiled() if isinstance(self.network, Compilable) else None
 
     @property
     def members(self) -> tuple[TrainedModel, ...]:
@@ -65,16 +95,27 @@ class TrainedModel:
     @property
     def title(self) -> str:
         """The method, or the methods of an average, in words."""
-        names = [member.method for member in self.members]
-        return names[0] if len(names) == 1 else f"average of {', '.join(names[:-1])} and {names[-1]}"
+        return _in_words([member.method for member in self.members])
 
-    def to(self, device: str) -> None:
-        """Move all networks to a device."""
-        for member in self.members:
-            member.network.to(device)
+    @property
+    def heading(self) -> str:
+        """As ``title``, with the methods' names in full, for pictures."""
+        return _in_words([get_description(member.method).title for member in self.members])
+
+    def to(self, device: Device) -> TrainedModel:
+        """The model on a device, and in the form that computes with its precision; networks of torch are moved."""
+        if device.is_plain and isinstance(self.network, CompiledConvCapsNet) and native.available():
+            network: nn.Module | CompiledConvCapsNet = self.network
+        else:
+            network = self.module.to(device.name)
+        partners = tuple(partner.to(device) for partner in self.partners)
+        is_same = network is self.network and all(map(operator.is_, partners, self.partners))
+        return self if is_same else replace(self, network=network, partners=partners)
 
     def confidences(self, scores: Tensor) -> Tensor:
         """Output of the network (..., n) as scores from 0 to 1 in the same order of classes."""
+        from hypercaps.models.registry import get_method
+
         return get_method(self.method).confidence(scores)
 
     def calibrated(self, what_for: str) -> Calibration:
@@ -85,6 +126,15 @@ class TrainedModel:
             )
         return self.calibration
 
+    def familiar(self, what_for: str) -> Familiarity:
+        """The familiarity; refuses ``what_for``, which needs it, if the model file is too old to have it."""
+        if self.familiarity is None:
+            raise ModelFileError(
+                f"{what_for} needs to know what ground was labelled, which this model file is too old to tell: train "
+                "it again"
+            )
+        return self.familiarity
+
     def check_fits(self, scene: Scene) -> None:
         """Refuse a scene with other wavelengths or, if wavelengths are unknown, another number of bands."""
         ours, theirs = usable_wavelengths(self.wavelengths), usable_wavelengths(scene.wavelengths)
@@ -93,7 +143,7 @@ class TrainedModel:
                 raise ModelFileError(
                     f"the {scene.bands} bands of scene {scene.name!r} are not the {self.bands} of the model (trained "
                     f"on {self.scene!r}): {'; '.join(differing)}; resample it to the model's bands (--resample, or "
-                    "resampled() from Python), or train a model on this scene"
+                    "resampled() from Python; docs/resampling.md), or train a model on this scene"
                 )
         elif scene.bands != self.bands:
             raise ModelFileError(
@@ -138,3 +188,7 @@ class TrainedModel:
             "own_calibration": self.own_calibration.describe(),
             "partners": [partner.describe() for partner in self.partners],
         }
+
+
+def _in_words(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"average of {', '.join(names[:-1])} and {names[-1]}"

@@ -12,7 +12,9 @@ Bounds = tuple[float, float]  # of a 95 % interval, in percent
 # Keys in the order in which they are written, after those of the scores.
 _SCORES = ("oa", "aa", "kappa", "oa_interval", "aa_interval", "kappa_interval")
 _SPLIT = (
-    *("n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested", "distances"),
+    *("n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested"),
+    "within_one_area",
+    "distances",
     *("leakage", "patch", "parameters"),
 )
 _TRAINING = (
@@ -27,7 +29,7 @@ _TRAINING = (
     "scene",
 )
 _EVALUATION = ("method", "recipe", "pseudo_labelled", "seed", "scene", "trained_on")
-_REPEAT = ("command", "params", "versions", "model_sha256", "labels_digest", "coverage", "reject")
+_REPEAT = ("command", "inputs", "params", "versions", "model_sha256", "labels_digest", "coverage", "reject", "unknown")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Baseline:
     method: str
     oa: float  # percent, as `RunMetrics.oa`
     seconds: float
+    oa_interval: Bounds | None = None
+
+    @classmethod
+    def from_json(cls, row: Json) -> Baseline:
+        return cls(**{**row, "oa_interval": _bounds(row.get("oa_interval"))})
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class CandidateRow:
     log_loss: float | None = None
     folds: int = 0  # folds that were run
     seconds: float = 0.0
+    is_default: bool = False  # part of what is kept unless another candidate is clearly better
 
     @classmethod
     def from_json(cls, row: Json) -> CandidateRow:
@@ -95,6 +103,7 @@ class RunMetrics:
     units: str | None = None  # what the folds hold out as a whole: points, polygons, tiles, areas or blocks
     n_units: int | None = None
     untested: tuple[str, ...] = ()  # names of the classes that could not be held out
+    within_one_area: tuple[str, ...] = ()  # of those that were tested inside of their only labelled area
     distances: str | None = None  # how far from labels the test pixels are, compared with the ground to be mapped
     leakage: float | None = None  # share of test pixels with a training pixel inside their patch
 
@@ -118,12 +127,14 @@ class RunMetrics:
     doubtful: int | None = None  # number of labels that out-of-fold predictions contradict
 
     command: str | None = None  # as typed
+    inputs: Mapping[str, object] | None = None  # scene, labels and how they were opened: options of the command
     params: Mapping[str, object] | None = None  # parameters of the classifier that differ from their defaults
     versions: Mapping[str, str] | None = None
     model_sha256: str | None = None
     labels_digest: str | None = None
     coverage: float | None = None  # of the map
     reject: float | None = None
+    unknown: float | None = None
 
     def to_json(self) -> dict[str, object]:
         """The record with the keys and the order of metrics.json."""
@@ -147,8 +158,8 @@ class RunMetrics:
         given = {item.name: figures[item.name] for item in fields(cls) if item.name in figures}
         given["per_class"] = tuple(ClassScore.from_json(row) for row in figures.get("per_class", ()))
         given |= {key: _bounds(figures.get(key)) for key in ("oa_interval", "aa_interval", "kappa_interval")}
-        given["untested"] = tuple(figures.get("untested", ()))
-        given["baseline"] = Baseline(**figures["baseline"]) if figures.get("baseline") else None
+        given |= {key: tuple(figures.get(key, ())) for key in ("untested", "within_one_area")}
+        given["baseline"] = Baseline.from_json(figures["baseline"]) if figures.get("baseline") else None
         given["candidates"] = tuple(CandidateRow.from_json(row) for row in figures.get("candidates", ()))
         given["areas"] = tuple(AreaRow(**row) for row in figures.get("areas", ()))
         if "reliability" in figures:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.inference.calibration import (
+    FITS,
     MOST_PIXELS,
     Calibration,
     Positions,
@@ -19,14 +20,19 @@ from hypercaps.inference.calibration import (
     cross_calibrate,
     fit_calibration,
 )
-from hypercaps.inference.intervals import score_intervals
+from hypercaps.inference.intervals import Interval, score_intervals
+from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.metrics import COVERAGES, ConfidenceReport, Scores, SetRow, rejection_table, reliability, score
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.predict import WINDOW, Mask, OnProgress, WindowOutputs, map_windows, windows_of
 
 
 def calibrate(
-    model: TrainedModel, scene: Scene, labels: Labels, val: npt.NDArray[np.integer[Any]]
+    model: TrainedModel,
+    scene: Scene,
+    labels: Labels,
+    val: npt.NDArray[np.integer[Any]],
+    known: KnownScores | None = None,
 ) -> Calibration | None:
     """Fit a calibration to the validation pixels (flat indices); None if there are none."""
     if val.size == 0:
@@ -35,16 +41,21 @@ def calibrate(
         val = np.random.default_rng(0).choice(val, MOST_PIXELS, replace=False)
     mask = np.zeros(labels.shape, dtype=bool)
     mask.ravel()[val] = True
-    scores, truth = zip(*_classify(model, scene, labels, mask), strict=True)
+    scores, truth = zip(*_classify(model, scene, labels, mask, known=known), strict=True)
     return fit_calibration(np.concatenate(scores), np.concatenate(truth))
 
 
 def compare(
-    model: TrainedModel, scene: Scene, labels: Labels, mask: Mask, on_progress: OnProgress | None = None
+    model: TrainedModel,
+    scene: Scene,
+    labels: Labels,
+    mask: Mask,
+    on_progress: OnProgress | None = None,
+    known: KnownScores | None = None,
 ) -> Scores:
     """Score classes and confidence on the labelled pixels of ``mask`` (rows, columns)."""
     columns: list[list[npt.NDArray[Any]]] = []  # of each window; the scores themselves are not kept
-    for raw_scores, true in _classify(model, scene, labels, mask, on_progress):
+    for raw_scores, true in _classify(model, scene, labels, mask, on_progress, known):
         columns.append([true, raw_scores.argmax(axis=1), raw_scores.max(axis=1)])
         if model.calibration is not None:
             probabilities = model.calibration(raw_scores)
@@ -62,7 +73,7 @@ def score_out_of_fold(model: TrainedModel, raw: npt.NDArray[np.float32], truth: 
     """
     columns: list[npt.NDArray[Any]] = []
     if model.calibration is not None:
-        probabilities = cross_calibrate(raw, truth, fold, isotonic=model.calibration.kind == "isotonic")
+        probabilities = cross_calibrate(raw, truth, fold, FITS[model.calibration.kind])
         columns = [probabilities.max(axis=1), *_cross_sets(probabilities, truth, fold)]
     return _score_columns(model, truth, raw.argmax(axis=1), raw.max(axis=1), columns)
 
@@ -88,11 +99,15 @@ def with_intervals(scores: Scores, units: npt.NDArray[np.integer[Any]]) -> Score
     """The scores with 95 % intervals; ``units`` (n,) is the number of units with test pixels of each class."""
     found = score_intervals(scores.confusion, units)
     per_class = tuple(
-        replace(row, units=int(count), interval=None if interval is None else (interval.low, interval.high))
-        for row, count, interval in zip(scores.per_class, units, found.per_class, strict=True)
+        replace(row, units=int(count), interval=_bounds(producers), users_interval=_bounds(users))
+        for row, count, producers, users in zip(scores.per_class, units, found.per_class, found.users, strict=True)
     )
-    oa, aa, kappa = ((one.low, one.high) for one in (found.oa, found.aa, found.kappa))
+    oa, aa, kappa = map(_bounds, (found.oa, found.aa, found.kappa))
     return replace(scores, per_class=per_class, oa_interval=oa, aa_interval=aa, kappa_interval=kappa)
+
+
+def _bounds(interval: Interval | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval.low, interval.high)
 
 
 def _score_columns(
@@ -114,6 +129,7 @@ def _score_columns(
             after=reliability(confidence, right),
             rejection=rejection_table(confidence, right),
             sets=tuple(SetRow(*row) for row in rows),
+            pixels=model.calibration.pixels,
         )
     labels_of = model.legend.labels
     return replace(score(labels_of[truth], labels_of[predicted], model.legend), confidence=report)
@@ -136,11 +152,17 @@ def pixel_scores(
 
 
 def _classify(
-    model: TrainedModel, scene: Scene, labels: Labels, mask: Mask, on_progress: OnProgress | None = None
+    model: TrainedModel,
+    scene: Scene,
+    labels: Labels,
+    mask: Mask,
+    on_progress: OnProgress | None = None,
+    known: KnownScores | None = None,
 ) -> Iterator[tuple[npt.NDArray[np.float32], Positions]]:
     """Raw scores (N, n) and class indices (N,) of the pixels of ``mask``, window by window."""
     outputs = WindowOutputs(with_scores=True, raw=True)
-    for part in map_windows(model, scene, windows_of(scene, WINDOW), outputs, only=mask, on_progress=on_progress):
+    windows = windows_of(scene, WINDOW)
+    for part in map_windows(model, scene, windows, outputs, only=mask, on_progress=on_progress, known=known):
         assert part.scores is not None
         classified = part.classes > 0
         truth = labels.array[part.at.rows, part.at.cols][classified]

@@ -1,9 +1,10 @@
-"""The arrays in a file of any format, chosen by ``PATH:KEY``; and the reader of .npy and .npz files."""
+"""The arrays in a file of any format, chosen by ``PATH:KEY``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,38 +48,19 @@ def choose(arrays: list[StoredArray], key: str | None, ndim: int, path: Path, wh
     raise SceneError(f"{path} holds no {shape} to be the {what}: it holds {listing}")
 
 
-class _OnDisk:
-    """A .npy file, mapped again for every slice: pages touched by a map that stays open would stay in memory."""
+class LoadedOnce:
+    """An array that can only be read as a whole: that happens when it is first sliced."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        mapped = self._map()
-        self.shape, self.dtype, self.ndim = mapped.shape, mapped.dtype, mapped.ndim
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], load: Callable[[], npt.NDArray[Any]]) -> None:
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+        self._load = load
 
-    def _map(self) -> npt.NDArray[Any]:
-        mapped: npt.NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        return mapped
+    @cached_property
+    def _values(self) -> npt.NDArray[Any]:
+        return self._load()
 
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        return np.array(self._map()[key])
+    def __getitem__(self, key: Any) -> Any:
+        return self._values[key]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.asarray(self[...], dtype=dtype)
-
-
-def numpy_arrays(path: Path) -> list[StoredArray]:
-    """The arrays of a .npy or .npz file; .npy stays on disk. Pickled arrays are refused."""
-
-    def load(key: str) -> npt.NDArray[Any]:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            array: npt.NDArray[Any] = archive[key]
-            return array
-
-    with path.open("rb") as file:  # numpy does not close a damaged archive
-        if file.read(2) == b"PK":
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                shapes = {key: archive[key].shape for key in archive.files}
-            return [StoredArray(key, shapes[key], lambda key=key: load(key)) for key in shapes]  # type: ignore[misc]
-    array = _OnDisk(path)
-    return [StoredArray("", array.shape, lambda: array)]
+        return np.asarray(self._values, dtype=dtype)

@@ -6,7 +6,6 @@ contains it, then in the user's cache; otherwise it is downloaded into the cache
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import re
@@ -18,9 +17,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from hypercaps.data.labels import Legend, LegendEntry, parse_color
-from hypercaps.errors import CatalogError, warn_data
-from hypercaps.io.writers.atomic import file_sha256
+from hypercaps.data.colors import parse_color
+from hypercaps.data.labels import Legend, LegendEntry
+from hypercaps.errors import CatalogError, did_you_mean, warn_data
+from hypercaps.io.writers.atomic import file_sha256, write_bytes
 
 DATA_VARIABLE = "HYPERCAPS_DATA"  # a folder with downloaded files
 MIRROR_VARIABLE = "HYPERCAPS_MIRROR"  # another base URL for downloads
@@ -127,9 +127,10 @@ def names() -> list[str]:
 def get_scene(name: str) -> CatalogScene:
     """A scene of the catalogue; an unknown name is refused with a list of all."""
     if name not in names():
-        close = difflib.get_close_matches(name, names(), n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise CatalogError(f"there is no public scene {name!r}: known are {', '.join(names())}{hint}")
+        known = names()
+        raise CatalogError(
+            f"there is no public scene {name!r}: known are {', '.join(known)}{did_you_mean(name, known)}"
+        )
     entry = _document()["scenes"][name]
     package = entry.get("embedded", {})
     plain = ("title", "place", "sensor", "labelled", "pixel_m", "licence", "citation")
@@ -202,8 +203,10 @@ def _pin_file(file: PublicFile) -> Path:
 
 def _expected_sha256(file: PublicFile) -> str:
     """The published checksum, or the pinned one; empty before the first download."""
+    if file.sha256:
+        return file.sha256
     pin = _pin_file(file)
-    return file.sha256 or (pin.read_text().strip() if pin.is_file() else "")
+    return pin.read_text().strip() if pin.is_file() else ""
 
 
 def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
@@ -240,7 +243,7 @@ def _download(file: PublicFile, progress: ProgressMaker | None) -> Path:
             bar.close()  # pooch closes it only on success
     if not expected:
         actual_sha256 = file_sha256(path)
-        _pin_file(file).write_text(actual_sha256 + "\n")
+        write_bytes(_pin_file(file), f"{actual_sha256}\n".encode())
         warn_data(
             f"no SHA-256 of {file.name} has been published: that of this download ({actual_sha256}) is expected from "
             "now on"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
@@ -11,17 +12,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scipy.io.matlab import MatReadError
-
 from hypercaps.errors import HypercapsError, SceneError
 
 READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read"
-# What the readers raise on damaged files.
-DAMAGE = (
+READABLE_LABELS = (
+    "labels may be GeoPackage, GeoJSON, Shapefile (also zipped), FlatGeobuf, File Geodatabase, KML, CSV, PNG, GeoTIFF, "
+    "ENVI, NetCDF, HDF5, Zarr, .mat, .npy or .npz files"
+)
+# What the readers raise on damaged files, scipy's MatReadError aside
+_DAMAGE = (
     OSError, ValueError, TypeError, KeyError, IndexError, EOFError, MemoryError, SystemError, AssertionError,
     AttributeError, RuntimeError, ArithmeticError, SyntaxError, struct.error, zlib.error, lzma.LZMAError,
-    zipfile.BadZipFile, tokenize.TokenError, MatReadError,
+    zipfile.BadZipFile, tokenize.TokenError,
 )  # fmt: skip
+
+
+def damage() -> tuple[type[Exception], ...]:
+    """What the readers raise on damaged files."""
+    matlab = sys.modules.get("scipy.io.matlab")  # takes half a second to import, and reads .mat files only
+    return _DAMAGE if matlab is None else (*_DAMAGE, matlab.MatReadError)
 
 
 @contextmanager
@@ -38,7 +47,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise SceneError(f"{path} can't be read: permission denied") from None
     except FileNotFoundError:
         raise SceneError(f"there is no file {path}: give the path of one") from None
-    except DAMAGE as cause:
+    except damage() as cause:
         size = " (a folder)" if path.is_dir() else f" ({path.stat().st_size:,} bytes)" if path.is_file() else ""
         raise SceneError(
             f"{path}{size} is truncated, damaged or not what its name says ({type(cause).__name__}): a whole file was "

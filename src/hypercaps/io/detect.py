@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,26 +10,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hypercaps.errors import SceneError
+from hypercaps.errors import SceneError, did_you_mean
 from hypercaps.io import catalog
-from hypercaps.io.arrays import StoredArray, choose, numpy_arrays
+from hypercaps.io.arrays import StoredArray, choose
 from hypercaps.io.damage import READABLE, translate_errors
 from hypercaps.io.labels.vector_file import vector_kind
+from hypercaps.io.limits import check_labels
 from hypercaps.io.raster import StoredRaster
-from hypercaps.io.readers.cf import cube_arrays
-from hypercaps.io.readers.emit import emit_arrays, is_emit
 from hypercaps.io.readers.envi import envi_raster, header_of, is_header
 from hypercaps.io.readers.geotiff import TIFF_MARKS, geotiff_raster
-from hypercaps.io.readers.hdf5 import is_described, survey
-from hypercaps.io.readers.matlab import hdf5_arrays, matlab_arrays
 from hypercaps.io.readers.netcdf import CLASSIC_MARKS, classic_arrays
-from hypercaps.io.readers.prisma import is_prisma, prisma_arrays
+from hypercaps.io.readers.numpy import numpy_arrays
+from hypercaps.io.readers.png import PNG_MARK, png_raster
 from hypercaps.io.readers.sidecars import image_of, is_metadata, with_sidecar
-from hypercaps.io.readers.zarr import zarr_arrays
 from hypercaps.io.readers.zarr_nodes import is_zarr
 
+_TILE_SUFFIXES = (".tif", ".tiff", ".hdr")
+
 Kind = Literal[
-    "matlab", "hdf5", "netcdf", "zarr", "numpy", "tiff", "envi", "product", "vector", "safetensors", "unknown"
+    "matlab", "hdf5", "netcdf", "zarr", "numpy", "tiff", "envi", "png", "product", "vector", "safetensors", "unknown"
 ]
 
 
@@ -49,6 +49,9 @@ class DetectedFile:
                 raster = with_sidecar(geotiff_raster(self.path) if self.kind == "tiff" else envi_raster(self.path))
                 shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map
                 return [StoredArray("", shape, lambda: raster)]
+            if self.kind == "png":
+                picture = png_raster(self.path)
+                return [StoredArray("", picture.shape[:2], lambda: picture)]
             if self.kind == "product":
                 return detect_file(image_of(self.path)).arrays
             if self.kind in _ARRAY_READERS:
@@ -60,6 +63,8 @@ class DetectedFile:
     def load(self, ndim: int, what: str) -> Any:
         """The raster, or the array named by the key or the only one of ``ndim`` dimensions; ``what`` it is for."""
         chosen = choose(self.arrays, self.key, ndim, self.path, what)
+        if ndim == 2 and len(chosen.shape) == 2:
+            check_labels(self.path, *chosen.shape)
         with translate_errors(self.path):
             array = chosen.load()  # cubes stay on disk
             return array if ndim == 3 or isinstance(array, StoredRaster) else np.asarray(array)
@@ -67,6 +72,12 @@ class DetectedFile:
 
 def _hdf5_arrays(path: Path) -> list[StoredArray]:
     """The cubes of a product with a known layout or of NetCDF-4, or the arrays of plain HDF5 and MATLAB v7.3."""
+    from hypercaps.io.readers.cf import cube_arrays
+    from hypercaps.io.readers.emit import emit_arrays, is_emit
+    from hypercaps.io.readers.hdf5 import is_described, survey
+    from hypercaps.io.readers.matlab import hdf5_arrays
+    from hypercaps.io.readers.prisma import is_prisma, prisma_arrays
+
     if not is_described(path):
         return hdf5_arrays(path)
     file = survey(path)
@@ -75,11 +86,24 @@ def _hdf5_arrays(path: Path) -> list[StoredArray]:
     return prisma_arrays(file) if is_prisma(file) else cube_arrays(file.variables)
 
 
+def _matlab_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.matlab import matlab_arrays
+
+    return matlab_arrays(path)
+
+
+def _zarr_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.zarr import zarr_arrays
+
+    return zarr_arrays(path)
+
+
+# Readers that load large libraries (h5py, scipy, zarr) are imported when a file needs them.
 _ARRAY_READERS = {
-    "matlab": matlab_arrays,
+    "matlab": _matlab_arrays,
     "hdf5": _hdf5_arrays,
     "netcdf": classic_arrays,
-    "zarr": zarr_arrays,
+    "zarr": _zarr_arrays,
     "numpy": numpy_arrays,
 }
 
@@ -95,23 +119,46 @@ def detect(spec: str, what: str) -> DetectedFile:
         exists, is_folder = path.exists(), path.is_dir()
     except OSError as cause:  # a folder without permission, a name that is too long
         raise SceneError(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_folder and not is_zarr(path):
-        raise SceneError(f"{path} is a folder: give the file of the {what} itself")
+    if is_folder and not is_zarr(path) and vector_kind(path, b"") is None:
+        raise SceneError(f"{path} is a folder: give the file of the {what} itself{_tiles_in(path)}")
     if not exists:
         if what == "mask":
-            raise SceneError(f"there is no file {spec!r}: give the path of the mask")
+            raise SceneError(f"there is no file {spec!r}: give the path of the mask{_similar_file(path)}")
+        public = catalog.names()
         raise SceneError(
             f"there is no file {spec!r}, and no public scene of that name: give the path of the {what}, or one of "
-            f"{', '.join(catalog.names())}"
+            f"{', '.join(public)}{did_you_mean(spec, public) or _similar_file(path)}"
         )
     return detect_file(path, key)
 
 
+def _tiles_in(folder: Path) -> str:
+    """The end of a message about a folder: how to name the tiles in it, if it has some."""
+    try:
+        ends = Counter(entry.suffix for entry in folder.iterdir() if entry.suffix.lower() in _TILE_SUFFIXES)
+    except OSError:
+        return ""
+    if not ends:
+        return ""
+    pattern = folder / f"*{ends.most_common(1)[0][0]}"
+    return f", or '{pattern}' in quotes for the tiles in it"
+
+
+def _similar_file(path: Path) -> str:
+    """The end of a message about a missing file: one of a similar name in the same folder, if there is one."""
+    try:
+        beside = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    return did_you_mean(path.name, beside, cutoff=0.8)
+
+
 def detect_file(path: Path, key: str | None = None) -> DetectedFile:
-    """Detect the format of an existing file, or of a Zarr folder."""
+    """Detect the format of an existing file, or of a Zarr folder or a geodatabase."""
     with translate_errors(path):
         if path.is_dir():
-            return DetectedFile(path, "zarr" if is_zarr(path) else "unknown", key)
+            driver = vector_kind(path, b"")
+            return DetectedFile(path, "vector" if driver else "zarr" if is_zarr(path) else "unknown", key, driver)
         with path.open("rb") as file:
             head = file.read(520)
         kind = _kind(path, head)
@@ -128,10 +175,14 @@ def _kind(path: Path, head: bytes) -> Kind:
         return "netcdf"
     if head.startswith(b"PK\x03\x04") and is_zarr(path):
         return "zarr"
+    if head.startswith(b"PK\x03\x04") and vector_kind(path, head) is not None:
+        return "vector"
     if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
         return "numpy"
     if head.startswith(TIFF_MARKS):
         return "tiff"
+    if head.startswith(PNG_MARK):
+        return "png"
     if is_metadata(path, head):
         return "product"
     if vector_kind(path, head) is not None:

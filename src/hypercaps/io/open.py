@@ -13,22 +13,21 @@ import numpy.typing as npt
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split, SplitDescription
-from hypercaps.errors import ClusterError, LabelsError, SplitError
+from hypercaps.errors import ClusterError, LabelsError, SceneError, SplitError
 from hypercaps.io import catalog
 from hypercaps.io.catalog import CatalogScene, ProgressMaker
-from hypercaps.io.damage import raise_as, translate_errors
+from hypercaps.io.damage import READABLE_LABELS, raise_as, translate_errors
 from hypercaps.io.detect import DetectedFile, detect, detect_file
 from hypercaps.io.labels.mask import array_mask, raster_mask
 from hypercaps.io.labels.merge import LabelFile, merge, renumber
 from hypercaps.io.labels.regrid import labels_on_grid
+from hypercaps.io.limits import check_labels
 from hypercaps.io.options import GivenWavelengths, OpenOptions
 from hypercaps.io.paths import PathSpec, absolute, remote_address, tile_paths
-from hypercaps.io.raster import Bands, RawWindow, StoredRaster, labels_from, scene_from
+from hypercaps.io.raster import Bands, RawWindow, StoredRaster, labels_from, scene_from, without_fill
 from hypercaps.io.readers.mosaic import Mosaic
 from hypercaps.io.tiles import find_source
 from hypercaps.io.wavelengths import with_given
-
-_MAX_LABELS = 1 << 32  # pixels
 
 
 def open_scene(
@@ -40,17 +39,42 @@ def open_scene(
 ) -> Scene:
     """Open a scene by catalogue name, by path, or by PATH:KEY for one array of several.
 
-    name_or_path : also several tiles of one grid: a list of paths, a pattern such as ``tiles/*.tif``, or ``@FILE``
-        with one path per line
-    wavelengths : for a file without wavelengths, a text file with one per line, or numbers, in nm or micrometres
-    allow_remote : ``name_or_path`` may be the http(s) address of a GeoTIFF, which is read over the network
-    progress : makes the progress bar of a download
+    Parameters
+    ----------
+    name_or_path : str, Path or list of them
+        Also several tiles of one grid: a list of paths, a pattern such as ``tiles/*.tif``, or ``@FILE`` with one path
+        per line.
+    wavelengths : str, Path or (bands,) array, optional
+        For a file without wavelengths, a text file with one per line, or numbers, in nm or micrometres.
+    allow_remote : bool, default False
+        ``name_or_path`` may be the http(s) address of a GeoTIFF, which is read over the network.
+    progress : callable, optional
+        Makes the progress bar of a download.
+
+    Returns
+    -------
+    Scene
+        Pixels stay in the file and are read by window.
+
+    Examples
+    --------
+    >>> from hypercaps import open_scene
+    >>> open_scene("indian-pines").shape
+    (145, 145, 200)
     """
+    _check_names(name_or_path, "open_scene", "Scene.from_array")
     options = OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     if isinstance(name_or_path, str | Path) and str(name_or_path) in catalog.names():
         public = catalog.get_scene(str(name_or_path))
         return read_scene(detect_file(*public.get("cube", progress)), options, public)
     return read_scene(find_source(name_or_path, "scene", options), options)
+
+
+def _check_names(given: object, function: str, instead: str) -> None:
+    """Refuse an array in memory, or anything else than names of files."""
+    names = given if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(name, str | Path) for name in names):
+        raise SceneError(f"{function} takes the name of a file, not {type(given).__name__}: use {instead} for an array")
 
 
 def read_scene(source: DetectedFile | Mosaic, options: OpenOptions, public: CatalogScene | None = None) -> Scene:
@@ -92,13 +116,33 @@ def open_labels(
 ) -> Labels:
     """Open labels by catalogue name, by path, or by PATH:KEY (PATH:LAYER for vectors); several files are merged.
 
-    name_or_path : patterns of tiles and addresses are as with :func:`open_scene`
-    scene : a label raster on another grid is resampled to the scene's by nearest neighbour; polygons, lines and points
-        are rasterized onto it
-    class_field : the attribute of vector labels that holds the class
-    legend : numbers the classes of vectors that have names only, such as a model's legend; default: alphabetically
-    allow_remote, progress : as with :func:`open_scene`
+    Parameters
+    ----------
+    name_or_path : str, Path or list of them
+        Patterns of tiles and addresses are as with :func:`open_scene`.
+    scene : Scene, optional
+        A label raster on another grid is resampled to the scene's by nearest neighbour; polygons, lines and points are
+        rasterized onto it.
+    class_field : str, optional
+        The attribute of vector labels that holds the class.
+    legend : Legend, optional
+        Numbers the classes of vectors that have names only, such as a model's legend; default: alphabetically.
+    allow_remote, progress
+        As with :func:`open_scene`.
+
+    Returns
+    -------
+    Labels
+
+    Examples
+    --------
+    >>> from hypercaps import open_labels
+    >>> labels = open_labels("indian-pines")
+    >>> labels.shape, len(labels.legend), labels.counts()[1]
+    ((145, 145), 16, 46)
     """
+    with raise_as(LabelsError):
+        _check_names(name_or_path, "open_labels", "Labels.from_array")
     specs = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
     if not specs:
         raise LabelsError("no label file was given: name at least one")
@@ -126,6 +170,8 @@ def _label_file(spec: str, scene: Scene | None, options: OpenOptions) -> tuple[L
 
         path, driver = source.path, source.vector_driver
         return vector_labels(path, driver, source.key, scene=scene, class_field=options.class_field), True
+    if isinstance(source, DetectedFile) and source.kind in ("unknown", "safetensors"):
+        raise LabelsError(f"{source.path} has a format that is not supported: {READABLE_LABELS}")
     labels = read_labels(source, scene)
     return LabelFile(labels, labels.legend), False
 
@@ -136,14 +182,13 @@ def read_labels(
     """The labels in an array or a raster, resampled to the grid of ``scene``."""
     if isinstance(source, Mosaic):
         raster = source.label_raster
-        rows, cols = raster.shape[:2]
-        if rows * cols > _MAX_LABELS:
-            raise LabelsError(f"these labels span {rows:,} x {cols:,} pixels, which no memory holds: name fewer tiles")
+        check_labels(f"the mosaic of {raster.path.name}", *raster.shape[:2])
     else:
         raster = source.load(2, "labels")
         if not isinstance(raster, StoredRaster):
-            name, legend = (source.path.stem, None) if public is None else (public.name, public.legend)
-            return Labels.from_array(raster, legend, name=name)
+            if public is not None:
+                return Labels.from_array(raster, public.legend, name=public.name)
+            return Labels.from_array(without_fill(raster, source.path), name=source.path.stem)
     with translate_errors(raster.path if isinstance(source, Mosaic) else source.path):
         labels = labels_from(raster)
         if isinstance(source, Mosaic):
@@ -152,10 +197,27 @@ def read_labels(
 
 
 def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
-    """Open a mask: which pixels of the scene are inside it, (rows, columns).
+    """Open a mask: which pixels of the scene are inside it.
 
-    path : a vector file (PATH:LAYER), of which every polygon, line and point is inside; a raster on any grid, inside
-        where it is neither 0 nor nodata; or an array of the scene's size, inside where it is not 0
+    Parameters
+    ----------
+    path : str or Path
+        A vector file (PATH:LAYER), of which every polygon, line and point is inside; a raster on any grid, inside where
+        it is neither 0 nor nodata; or an array of the scene's size, inside where it is not 0.
+    scene : Scene
+        On its grid the mask is.
+
+    Returns
+    -------
+    (rows, columns) bool array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Scene, open_mask
+    >>> np.save("mask.npy", np.eye(4))
+    >>> open_mask("mask.npy", Scene.from_array(np.zeros((4, 4, 3)))).sum()
+    np.int64(4)
     """
     spec = str(path)
     if spec in catalog.names():
@@ -178,7 +240,29 @@ def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
 
 
 def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
-    """Open a split.npz with the flat pixel indices ``train``, ``val`` and ``test``, checked against the labels."""
+    """Open a split.npz, such as that of a run, checked against the labels.
+
+    Parameters
+    ----------
+    path : str or Path
+        An .npz with the flat pixel indices ``train``, ``val`` and ``test``, (n,) each.
+    labels : Labels
+        Every pixel of the split must be labelled.
+    patch : int, default 7
+        Side in pixels of the patches for which leakage is counted.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Labels, open_split
+    >>> np.savez("split.npz", train=[0, 1], val=[], test=[5])
+    >>> open_split("split.npz", Labels.from_array(np.ones((2, 3), dtype=int))).train
+    array([0, 1])
+    """
     path = Path(path).expanduser()
     with raise_as(SplitError):
         arrays = {array.key: array for array in detect_file(path).arrays}
@@ -188,7 +272,8 @@ def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
             f"{path} is not a split: it lacks {', '.join(missing)}; an .npz with the flat pixel indices train, val "
             "and test is expected, as a run's split.npz"
         )
-    train, val, test = (arrays[key].load() for key in ("train", "val", "test"))
+    with raise_as(SplitError), translate_errors(path):
+        train, val, test = (np.asarray(arrays[key].load()) for key in ("train", "val", "test"))
     how = SplitDescription("file", file=path.name)
     return Split.from_indices(labels, train, val, test, patch=patch, how=how)
 

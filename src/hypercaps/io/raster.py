@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import Labels, Legend, LegendEntry, Rgb, default_color
-from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene
+from hypercaps.data.colors import Rgb
+from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene, SelectiveReader
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError, SceneError, warn_data
 
@@ -26,6 +27,7 @@ Bands = npt.NDArray[np.intp]  # positions of bands in the file, from 0
 
 _SAMPLES = 64  # windows that are searched for empty bands
 _SAMPLE_SIDE = 64  # longest side of such a window: a raster of up to 512 x 512 pixels is searched completely
+_FILL = 255  # the highest number of a byte, which often marks pixels without a label
 _SAMPLE_VALUES = 1 << 22  # limits the memory for a file that claims thousands of bands
 
 
@@ -56,6 +58,7 @@ class StoredRaster:
     colors: Mapping[int, Rgb] = field(default_factory=dict)
     lookup: Lookup | None = None  # for a raster in sensor geometry
     block: tuple[int, int] | None = None  # rows and columns of a tile of the file; None: strips
+    has_place: bool = True  # False for a format without georeference: its pixels are those of the scene
 
     def defined(self, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:
         """The stored numbers of a window, and where they are valid: both (h, w, bands)."""
@@ -120,7 +123,7 @@ def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
             values = physical.astype(np.float32, copy=False)  # (h, w, bands)
         return Pixels(values, np.asarray(defined.all(axis=2) & np.isfinite(values).all(axis=2)))
 
-    return read
+    return SelectiveReader(read, lambda chosen: _reader(raster, bands[chosen]))
 
 
 def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) -> Bands:
@@ -185,12 +188,30 @@ def labels_from(raster: StoredRaster) -> Labels:
     unlabelled = ~valid if any(value is not None for value in raster.nodata) else ~valid & np.isfinite(stored)
     numbers = np.where(unlabelled, stored.dtype.type(0), stored)[:, :, 0]  # (rows, columns)
     names, colors = raster.names, raster.colors
-    entries = [
-        LegendEntry(label, names.get(label, f"class {label}"), colors.get(label, default_color(label - 1)))
-        for label in sorted({*names, *colors})
-        if label > 0
-    ]
-    return Labels.from_array(numbers, Legend(tuple(entries)), name=raster.path.stem)
+    if not any(value is not None for value in raster.nodata) and _FILL not in names:
+        numbers = without_fill(numbers, raster.path)
+    described = sorted(label for label in {*names, *colors} if label > 0)
+    legend = Legend.of(described, [names.get(label, f"class {label}") for label in described], colors)
+    return Labels.from_array(numbers, legend, name=raster.path.stem)
+
+
+def without_fill(numbers: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+    """Class numbers (rows, columns) of a file that states no nodata value, with 255 replaced by 0 if it is one.
+
+    Many programs fill unlabelled pixels of byte rasters with 255. It is taken for that if other classes have lower
+    numbers than 254.
+    """
+    if numbers.dtype.kind not in "iuf" or numbers.ndim != 2:
+        return numbers  # Labels refuses it
+    is_fill = numbers == _FILL
+    others = numbers[(numbers > 0) & ~is_fill]
+    if not is_fill.any() or others.size == 0 or others.max() >= _FILL - 1:
+        return numbers
+    warn_data(
+        f"{path.name}: its {is_fill.sum():,} pixels of 255 are taken as unlabelled, because its other classes end at "
+        f"{others.max():g} and it states no nodata value; if 255 is a class, give it another number or a name"
+    )
+    return np.where(is_fill, numbers.dtype.type(0), numbers)
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hypercaps.errors import HypercapsError, SceneError
-from hypercaps.io.damage import DAMAGE, translate_errors
+from hypercaps.io.damage import damage, translate_errors
 from hypercaps.io.detect import DetectedFile, detect, detect_file
 from hypercaps.io.options import OpenOptions
 from hypercaps.io.paths import PathSpec, local_file, remote_address, tile_paths
@@ -53,7 +53,7 @@ def _open_remote(address: str) -> StoredRaster:
         raster = geotiff_raster(Path(Path(unquote(urlsplit(address).path)).name), address)
     except HypercapsError:
         raise
-    except DAMAGE as cause:
+    except damage() as cause:
         raise failed(cause) from cause
 
     def take(rows: slice, cols: slice, bands: Bands) -> RawWindow:

@@ -23,9 +23,9 @@ def read_xml(path: Path) -> Element:
     return parse_xml(path.read_bytes(), str(path))
 
 
-def parse_xml(raw: bytes, source: str) -> Element:
+def parse_xml(raw: bytes, source: str, *, max_elements: int = _MAX_ELEMENTS) -> Element:
     """The root element; tags come without their namespaces. ``source`` is named in errors."""
-    parser = DefusedXMLParser(target=_LimitedBuilder(source), forbid_dtd=True)
+    parser = DefusedXMLParser(target=_LimitedBuilder(source, max_elements), forbid_dtd=True)
     try:
         parser.feed(raw)
         root: Element = parser.close()
@@ -42,18 +42,18 @@ def parse_xml(raw: bytes, source: str) -> Element:
 
 
 class _LimitedBuilder(TreeBuilder):
-    """Builds the tree of elements, and refuses one that is larger or deeper than metadata."""
+    """Builds the tree of elements, and refuses one that is too large or too deep."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, max_elements: int) -> None:
         super().__init__()
-        self.source, self.depth, self.elements = source, 0, 0
+        self.source, self.max_elements, self.depth, self.elements = source, max_elements, 0, 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> Element:
         self.depth, self.elements = self.depth + 1, self.elements + 1
-        if self.depth > _MAX_DEPTH or self.elements > _MAX_ELEMENTS:
+        if self.depth > _MAX_DEPTH or self.elements > self.max_elements:
             raise SceneError(
-                f"{self.source} has more than {_MAX_ELEMENTS:,} elements, or elements nested more than {_MAX_DEPTH} "
-                "deep: that is not a metadata file, remove it"
+                f"{self.source} has more than {self.max_elements:,} elements, or elements nested more than "
+                f"{_MAX_DEPTH} deep, and is not read: remove it, or save it in another format"
             )
         return super().start(tag.rpartition("}")[2], attributes)
 

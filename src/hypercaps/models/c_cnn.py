@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Generator, Tensor, nn
 
 from hypercaps.models.capsules import kernels
-from hypercaps.models.capsules.layers import SpatialConv, SpectralConv, positions_after_two
+from hypercaps.models.capsules.layers import SpatialConv, SpectralConv
+from hypercaps.models.capsules.sizes import positions_after_two, window_and_stride
 from hypercaps.models.parts import IndexedNetwork, xavier
 
 
@@ -23,19 +24,21 @@ class ConvCNN(IndexedNetwork):
         patch: int = 7,
         spatial_filters: int = 16,
         primary_channels: int = 16,  # 2 arrays of 8-D capsules
-        primary_window: int = 9,
-        primary_stride: int = 2,
+        primary_window: int | None = None,  # None: 9 and stride 2, or less for few bands
+        primary_stride: int | None = None,
         conv_channels: int = 32,  # 4 arrays of 8-D capsules
-        conv_window: int = 9,
-        conv_stride: int = 2,
+        conv_window: int | None = None,
+        conv_stride: int | None = None,
         class_size: int = 16,
         generator: Generator | None = None,
     ) -> None:
         super().__init__(bands, classes, patch, locals())
-        c3 = positions_after_two(bands, (primary_window, primary_stride), (conv_window, conv_stride))
+        first = window_and_stride(bands, primary_window, primary_stride)
+        second = window_and_stride(bands, conv_window, conv_stride)
+        c3 = positions_after_two(bands, first, second)
         self.spatial = SpatialConv(patch, spatial_filters, generator=generator)
-        self.primary = SpectralConv(spatial_filters, primary_channels, primary_window, primary_stride, generator)
-        self.conv = SpectralConv(primary_channels, conv_channels, conv_window, conv_stride, generator)
+        self.primary = SpectralConv(spatial_filters, primary_channels, *first, generator)
+        self.conv = SpectralConv(primary_channels, conv_channels, *second, generator)
         self.classneurons = xavier(nn.Linear(conv_channels * c3, classes * class_size), generator)
         self.output = xavier(nn.Linear(classes * class_size, classes), generator)
 
@@ -48,8 +51,16 @@ class ConvCNN(IndexedNetwork):
         return self._logits(self.features(patches))
 
     def by_kernels(self, spectra: Tensor, places: Tensor) -> Tensor:
-        stack = self.stack(self.primary, self.conv)
-        return self._logits(kernels.layers(stack, spectra, places).transpose(1, 2))
+        return self._logits(kernels.layers(self._stack, spectra, places).transpose(1, 2))
+
+    @property
+    def _stack(self) -> kernels.Stack:
+        return self.stack(self.primary, self.conv)
+
+    def step_numbers(self, pixels: int) -> int:
+        # What goes into and comes out of the two dense layers, and the gradients of that
+        dense = sum(sum(layer.weight.shape) for layer in (self.classneurons, self.output))  # type: ignore[misc, arg-type]
+        return self.layer_numbers(self._stack, pixels) + 2 * pixels * dense
 
     def _logits(self, features: Tensor) -> Tensor:
         logits: Tensor = self.output(self.classneurons(features.flatten(1)).relu())  # (B, n)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from torch import Generator, Tensor, nn
 
-from hypercaps.models.capsules.layers import ClassCaps, positions_after_two
+from hypercaps.models.capsules.layers import VIEWPOINT_STD, ClassCaps
+from hypercaps.models.capsules.sizes import positions_after_two
 from hypercaps.models.capsules.squash import squash
 from hypercaps.models.parts import CapsuleNetwork, xavier
 
@@ -30,6 +31,7 @@ class CapsNet(CapsuleNetwork):
         primary_stride: int = 2,
         class_size: int = 16,
         routings: int = 3,
+        viewpoint_std: float = VIEWPOINT_STD,
         generator: Generator | None = None,
     ) -> None:
         super().__init__(bands, classes, patch, locals())
@@ -42,14 +44,23 @@ class CapsNet(CapsuleNetwork):
             nn.Conv1d(filters, primary_arrays * primary_size, primary_window, primary_stride), generator
         )
         self.classcaps = ClassCaps(
-            primary_arrays, primary_size, positions, classes, class_size, routings, generator=generator
+            primary_arrays,
+            primary_size,
+            positions,
+            classes,
+            class_size,
+            routings,
+            viewpoint_std=viewpoint_std,
+            generator=generator,
         )
 
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> the primary capsules, which are routed to the classes (B, p, 32, 8)"""
         features = self.conv(patches.flatten(1, 2)).relu()  # (B, 256, C - 8)
         channels = self.primary(features)  # (B, 32*8, p)
-        return squash(channels.transpose(1, 2).reshape(len(channels), -1, self.arrays, self.size))
+        # Copied, because torch takes the norm of strided capsules ten times as slowly
+        channels = channels.transpose(1, 2).contiguous()  # (B, p, 32*8)
+        return squash(channels.view(channels.shape[0], -1, self.arrays, self.size))
 
     def forward(self, patches: Tensor) -> Tensor:
         return self.lengths(patches)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import max_pool3d, pad
+from torch.nn.functional import max_pool2d
 
 from hypercaps.errors import ModelError
+from hypercaps.models.capsules.sizes import check_bands
 from hypercaps.models.parts import PatchNetwork, check_dropout
+from hypercaps.models.volumes import convolve, dropout, pool_everywhere
 
 _WEIGHT_STD = 0.001  # Chen et al.'s
 _OUTPUT_START = 0.1
 _LAYERS = 3
-_OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
 class CNN3D(PatchNetwork):
@@ -27,7 +28,7 @@ class CNN3D(PatchNetwork):
         filters: int = 32,
         kernel: int = 4,  # along rows and columns
         window: int = 32,  # along the bands
-        dropout: float = 0.5,
+        dropout: float = 0.5,  # share, in whole 1/256
         weight_std: float | None = _WEIGHT_STD,  # None: convolutions after He et al. (2015), output near zero
         generator: Generator | None = None,
     ) -> None:
@@ -41,14 +42,10 @@ class CNN3D(PatchNetwork):
                 f"{patch}: after its convolutions and poolings one position has to be left"
             )
         left = bands - _LAYERS * (window - 1)
-        if left < 1:
-            raise ModelError(
-                f"{bands} bands are too few for three windows of {window}: at least {_LAYERS * (window - 1) + 1} are "
-                "needed; use smaller windows or a scene with more bands"
-            )
+        check_bands(bands, _LAYERS * (window - 1) + 1, f"three windows of {window}")
         size = (window, kernel, kernel)
         self.convs = nn.ModuleList([nn.Conv3d(1 if i == 0 else filters, filters, size) for i in range(_LAYERS)])
-        self.dropout = nn.Dropout(dropout)
+        self.kernel, self.dropout = kernel, dropout
         self.output = nn.Linear(filters * left, classes)
         for layer in (*self.convs, self.output):
             if weight_std is None:
@@ -60,66 +57,63 @@ class CNN3D(PatchNetwork):
             self.output.weight.data.mul_(_OUTPUT_START)
 
     def maps(self, patches: Tensor) -> list[Tensor]:
-        """(B, D, D, C) -> the output of each layer, (B, filters, side, side, bands left)"""
-        maps: Tensor = patches.unsqueeze(1)  # (B, 1, D, D, C)
-        outputs = []
-        for i, conv in enumerate(self.convs):
-            assert isinstance(conv, nn.Conv3d) and conv.bias is not None
-            maps = _convolve(maps, conv.weight, conv.bias).relu()
-            if i < _LAYERS - 1:
-                maps = max_pool3d(maps, (2, 2, 1))
-            maps = self.dropout(maps)
-            outputs.append(maps)
-        return outputs
+        """(B, D, D, C) -> the output of each layer, (B, bands left, filters, side, side)"""
+        outputs = [patches.permute(0, 3, 1, 2).unsqueeze(2)]  # (B, C, 1, D, D)
+        for layer in range(_LAYERS):
+            maps = self._convolve(layer, outputs[-1])
+            if layer < _LAYERS - 1:
+                pooled = max_pool2d(maps.flatten(1, 2), 2)
+                maps = pooled.view(*maps.shape[:3], *pooled.shape[2:])
+            outputs.append(self._activate(maps))
+        return outputs[1:]
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) -> logits (B, n)"""
-        logits: Tensor = self.output(self.maps(patches)[-1].flatten(1))
-        return logits
+        return self._logits(self.maps(patches)[-1].flatten(2))
 
     def over_window(self, window: Tensor) -> Tensor:
-        """Logits (h, w, n) of every pixel of a window (h + D - 1, w + D - 1, C) given with its halo.
-
-        Neighbouring patches share most of their convolutions, so that each is computed once. A pooling halves the
-        grid, and the pixels of a window need all four offsets of it: each offset becomes an image of its own, 4 after
-        the first pooling and 16 after the second, and the images are interleaved at the end. This is about 20 times
-        less work than patch by patch.
-        """
+        """Logits (h, w, n) of every pixel of a window (h + D - 1, w + D - 1, C) given with its halo."""
         height, width = (size - self.patch + 1 for size in window.shape[:2])
-        maps = window.permute(2, 0, 1)[None, None]  # (1, 1, C, h + D - 1, w + D - 1)
-        # All 16 images need the same size: up to three rows and columns of zeros are added.
-        maps = pad(maps, (0, -width % 4, 0, -height % 4))
-        for i, conv in enumerate(self.convs):
-            maps = conv(maps).relu_()
-            if i < _LAYERS - 1:
-                rows, cols = ((size - 1) // 2 for size in maps.shape[-2:])
-                shifted = [maps[..., r : r + 2 * rows, c : c + 2 * cols] for r, c in _OFFSETS]
-                maps = torch.cat([max_pool3d(part, (1, 2, 2)) for part in shifted])  # 4 times as many images
-        rows, cols = -(-height // 4), -(-width // 4)
-        maps = maps[..., :rows, :cols]  # (16, filters, left, rows, cols): image 4 * second + first
-        logits: Tensor = self.output(maps.flatten(1, 2).permute(0, 2, 3, 1))  # (16, rows, cols, n)
-        # Pixel (4 i + 2 r2 + r1, 4 j + 2 c2 + c1) is position (i, j) of image (r2, c2, r1, c1).
-        logits = logits.view(2, 2, 2, 2, rows, cols, -1).permute(4, 0, 2, 5, 1, 3, 6)
-        return logits.reshape(4 * rows, 4 * cols, -1)[:height, :width]
+        maps = self._activate(self._convolve(_LAYERS - 1, self._shared(window), dilation=4))
+        return self._logits(maps[0].permute(2, 3, 0, 1).flatten(0, 1)).view(height, width, -1)
 
+    def at_pixels(self, window: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+        """Logits (B, n) of the pixels (rows, cols) of a window (h + D - 1, w + D - 1, C) given with its halo."""
+        maps = self._shared(window)[0]  # (bands left, filters, h', w')
+        at = 4 * torch.arange(self.kernel, device=window.device)
+        places = (rows[:, None, None] + at[:, None]) * maps.shape[3] + cols[:, None, None] + at  # (B, k, k)
+        seen = maps.flatten(2).index_select(2, places.flatten())  # (bands left, filters, B*k*k)
+        seen = seen.view(*maps.shape[:2], *places.shape).permute(2, 0, 1, 3, 4)  # (B, bands left, filters, k, k)
+        return self._logits(self._activate(self._convolve(_LAYERS - 1, seen)).flatten(2))
 
-def _convolve(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A 3-D convolution (B, I, H, W, C), (O, I, window, k, k) -> (B, O, h, w, bands left) by Fourier along the bands.
+    def _shared(self, window: Tensor) -> Tensor:
+        """The second layer's output for all pixels of a window: (1, bands left, filters, h', w')
 
-    With windows of 32 of about 200 bands, products of Fourier spectra need a tenth of the multiply-adds; training is
-    four times as fast as with torch's convolution.
-    """
-    batch, _, height, width, bands = maps.shape
-    out, _, window, kernel, _ = weight.shape
-    height, width = height - kernel + 1, width - kernel + 1
-    spectra = torch.fft.rfft(maps).permute(4, 0, 2, 3, 1)  # (F, B, H, W, I)
-    under = spectra.unfold(2, kernel, 1).unfold(3, kernel, 1)  # (F, B, h, w, I, k, k), a view
-    filters = torch.fft.rfft(weight.permute(2, 1, 3, 4, 0), n=bands, dim=0).conj()  # (F, I, k, k, O)
-    products = torch.bmm(under.flatten(1, 3).flatten(2), filters.flatten(1, 3))  # (F, B*h*w, O)
-    products = products.view(-1, batch, height, width, out).permute(1, 4, 2, 3, 0)  # (B, O, h, w, F)
-    # The results that wrap around the end of the spectrum are cut off.
-    convolved: Tensor = torch.fft.irfft(products, n=bands)[..., : bands - window + 1]
-    return convolved + bias[:, None, None, None]
+        Neighbouring patches share most of their convolutions, and here each is computed once. A pooling halves the
+        grid of a patch, and the pixels of a window need all its offsets: instead, it is computed at every position,
+        and what follows takes positions twice as far apart. A patch looks at rows and columns 0, 4, 8 ... of the
+        result, from its own place in the window on.
+        """
+        unused = self.patch - (4 + 7 * (self.kernel - 1))  # the poolings leave out the last rows and columns
+        height, width = (size - unused for size in window.shape[:2])
+        maps = window[:height, :width].permute(2, 0, 1)[None, :, None]  # (1, C, 1, h + D - 1, w + D - 1)
+        for layer in range(_LAYERS - 1):
+            maps = self._convolve(layer, maps, dilation=2**layer)
+            maps = self._activate(pool_everywhere(maps, dilation=2**layer))
+        return maps
+
+    def _convolve(self, layer: int, maps: Tensor, dilation: int = 1) -> Tensor:
+        conv = self.convs[layer]
+        assert isinstance(conv, nn.Conv3d) and conv.bias is not None
+        return convolve(maps, conv.weight, conv.bias, dilation)
+
+    def _activate(self, maps: Tensor) -> Tensor:
+        return dropout(maps.relu_(), self.dropout) if self.training else maps.relu_()
+
+    def _logits(self, features: Tensor) -> Tensor:
+        """(B, bands left, filters) -> (B, n)"""
+        logits: Tensor = self.output(features.transpose(1, 2).flatten(1))
+        return logits
 
 
 def _side(patch: int, kernel: int) -> int:

@@ -5,55 +5,62 @@ from __future__ import annotations
 from torch import Generator, Tensor
 
 from hypercaps.models.capsules import kernels
-from hypercaps.models.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv, positions_after_two
+from hypercaps.models.capsules.compiled import CompiledConvCapsNet
+from hypercaps.models.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv
+from hypercaps.models.capsules.packing import class_padding
+from hypercaps.models.capsules.sizes import ConvCapsSizes
 from hypercaps.models.parts import CapsuleNetwork, IndexedNetwork
 
 
 class ConvCapsNet(IndexedNetwork, CapsuleNetwork):
-    """SpatialConv -> PrimaryCaps -> 1D-ConvCaps -> ClassCaps; defaults are the paper's structure table.
+    """SpatialConv -> PrimaryCaps -> 1D-ConvCaps -> ClassCaps, with the sizes of :class:`ConvCapsSizes`.
 
     The initial weights are drawn from ``generator``, not from torch's global generator.
     """
 
     def __init__(
-        self,
-        bands: int,
-        classes: int,
-        *,
-        patch: int = 7,
-        spatial_filters: int = 16,
-        primary_arrays: int = 2,
-        primary_size: int = 8,
-        primary_window: int = 9,
-        primary_stride: int = 2,
-        conv_arrays: int = 4,
-        conv_size: int = 8,
-        conv_window: int = 9,
-        conv_stride: int = 2,
-        class_size: int = 16,
-        routings: int = 3,
-        generator: Generator | None = None,
+        self, bands: int, classes: int, *, patch: int = 7, generator: Generator | None = None, **structure: int
     ) -> None:
-        super().__init__(bands, classes, patch, locals())
-        c3 = positions_after_two(bands, (primary_window, primary_stride), (conv_window, conv_stride))
-        self.spatial = SpatialConv(patch, spatial_filters, generator=generator)
-        self.primary = PrimaryCaps(
-            spatial_filters, primary_arrays, primary_size, primary_window, primary_stride, generator=generator
+        """``structure`` are fields of :class:`ConvCapsSizes`."""
+        sizes = ConvCapsSizes(bands, classes, patch, **structure)
+        super().__init__(bands, classes, patch, vars(sizes))
+        filters, arrays, size = sizes.spatial_filters, sizes.primary_arrays, sizes.primary_size
+        c3 = sizes.positions
+        self.sizes = sizes
+        self.spatial = SpatialConv(patch, filters, generator=generator)
+        self.primary = PrimaryCaps(filters, arrays, size, *sizes.primary, generator=generator)
+        self.conv = ConvCaps1d(arrays, size, sizes.conv_arrays, sizes.conv_size, *sizes.conv, generator=generator)
+        self.classcaps = ClassCaps(
+            sizes.conv_arrays, sizes.conv_size, c3, classes, sizes.class_size, sizes.routings, generator=generator
         )
-        self.conv = ConvCaps1d(
-            primary_arrays, primary_size, conv_arrays, conv_size, conv_window, conv_stride, generator=generator
-        )
-        self.classcaps = ClassCaps(conv_arrays, conv_size, c3, classes, class_size, routings, generator=generator)
 
     @property
     def is_batch_invariant(self) -> bool:
         return kernels.usable(self.classcaps.viewpoints)
+
+    def compiled(self) -> CompiledConvCapsNet | None:
+        """The same weights for the kernels alone; None where ``is_batch_invariant`` is False."""
+        if not self.is_batch_invariant:
+            return None
+        weights = {name: weight.detach().numpy() for name, weight in self.state_dict().items()}
+        return CompiledConvCapsNet(self.sizes, weights)
 
     @property
     def view(self) -> tuple[int, int]:
         primary, conv = self.primary.conv, self.conv.conv
         width = primary.weight.shape[2] + (conv.weight.shape[2] - 1) * primary.stride
         return width, primary.stride * conv.stride
+
+    @property
+    def _stack(self) -> kernels.Stack:
+        return self.stack(self.primary.conv, self.conv.conv, capsule=self.conv.size)
+
+    def step_numbers(self, pixels: int) -> int:
+        positions, arrays, classes, size, class_size = self.viewpoints.shape
+        capsules = positions * arrays
+        class_capsules = 4 * classes * (class_size + class_padding(class_size))  # sums, capsules, and both gradients
+        couplings = capsules * classes
+        return self.layer_numbers(self._stack, pixels) + pixels * (class_capsules + couplings + capsules * size)
 
     def lower_capsules(self, patches: Tensor) -> Tensor:
         """(B, D, D, C) whitened patches -> the capsules that are routed to the classes (B, c3, a3, d3)"""
@@ -64,5 +71,4 @@ class ConvCapsNet(IndexedNetwork, CapsuleNetwork):
         return self.lengths(patches)
 
     def by_kernels(self, spectra: Tensor, places: Tensor) -> Tensor:
-        stack = self.stack(self.primary.conv, self.conv.conv, capsule=self.conv.size)
-        return kernels.lengths(stack, self.viewpoints.flatten(0, 1), self.routings, spectra, places)
+        return kernels.lengths(self._stack, self.viewpoints.flatten(0, 1), self.routings, spectra, places)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 
 
-def draw_folds(targets: Integers, units: Integers | None, most: int = 3, seed: int = 0) -> tuple[Integers, int]:
+def unit_folds(targets: Integers, units: Integers | None, most: int = 3, seed: int = 0) -> tuple[Integers, int]:
     """Fold (N,) of each pixel, and the number of folds; fewer than 2: there are too few units.
 
     Pixels of a spatial unit share a fold, because neighbouring pixels are alike: a pixel that is held out alone is

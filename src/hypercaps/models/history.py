@@ -69,7 +69,7 @@ class TrainingRecord:
     extra: int | None = None  # pseudo-labelled pixels in each epoch of the second stage
     seed: int | None = None
     best_epoch: int | None = None
-    whitening: str | None = None  # plain or damped, if the user or a comparison chose one
+    whitening: str | None = None  # plain, damped or robust, if the user or a comparison chose one
     other: Mapping[str, object] = field(default_factory=dict)  # entries that this version does not use
 
     def to_json(self) -> dict[str, object]:

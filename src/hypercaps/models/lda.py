@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from hypercaps.compute import linalg
 from hypercaps.models.linear import Array, LinearClassifier
+from hypercaps.models.protocols import Samples
 
 _ROUNDING = 1e-7  # of a float32, relative to the largest value
 _LEAST_SHRINKAGE = 1e-4  # keeps the covariance invertible where the estimate is zero
@@ -20,17 +20,10 @@ class LDA(LinearClassifier):
     how pixels were labelled, not how much of the scene a class covers.
     """
 
-    def solve(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        val_features: Tensor,
-        val_targets: Tensor,
-        units: Tensor | None = None,
-    ) -> None:
-        """Fit to features (N, C) and class indices (N,); validation pixels and units are not used."""
-        spectra = features.numpy()
-        present, of_pixel, counts = np.unique(targets.numpy(), return_inverse=True, return_counts=True)
+    def solve(self, training: Samples, validation: Samples | None = None) -> None:
+        """Fit to spectra; validation pixels and units are not used."""
+        spectra = training.features.numpy()  # (N, C)
+        present, of_pixel, counts = np.unique(training.targets.numpy(), return_inverse=True, return_counts=True)
         with linalg.one_thread():
             means = np.zeros((present.size, self.bands))  # (m, C)
             np.add.at(means, of_pixel, spectra)

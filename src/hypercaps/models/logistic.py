@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from torch import Generator, Tensor
+from torch import Generator
 
 from hypercaps.compute import linalg
 from hypercaps.errors import ModelError
-from hypercaps.models.folds import Integers, draw_folds
+from hypercaps.models.folds import Integers, unit_folds
 from hypercaps.models.linear import Array, LinearClassifier
+from hypercaps.models.protocols import Samples
 
 _MOST_TO_CHOOSE = 1500  # pixels to choose the cost by: more cost time and hardly change the choice
 _TOLERANCE = 1e-3  # of the largest entry of the gradient, while costs are compared
@@ -46,16 +47,9 @@ class LogisticRegression(LinearClassifier):
     def found(self) -> dict[str, int | float]:
         return {} if self.cost is None else {"cost": self.cost}
 
-    def solve(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        val_features: Tensor,
-        val_targets: Tensor,
-        units: Tensor | None = None,
-    ) -> None:
-        """Fit to features (N, C) and class indices (N,); validation pixels are not used."""
-        spectra, classes = features.numpy(), targets.numpy()
+    def solve(self, training: Samples, validation: Samples | None = None) -> None:
+        """Fit to spectra; validation pixels are not used."""
+        spectra, classes, units = training.features.numpy(), training.targets.numpy(), training.units
         with linalg.one_thread():
             if self.cost is None:
                 self.cost = _choose_cost(spectra, classes, None if units is None else units.numpy())
@@ -94,7 +88,7 @@ def _choose_cost(spectra: Array, targets: Integers, units: Integers | None) -> f
     if targets.size > _MOST_TO_CHOOSE:
         some = np.sort(np.random.default_rng(0).choice(targets.size, _MOST_TO_CHOOSE, replace=False))
         spectra, targets, units = spectra[some], targets[some], None if units is None else units[some]
-    fold_of, folds = draw_folds(targets, units)
+    fold_of, folds = unit_folds(targets, units)
     if folds < 2:
         return LogisticRegression.DEFAULT_COST
     inside = [fold_of != fold for fold in range(folds)]

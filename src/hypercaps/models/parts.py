@@ -10,9 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
+from hypercaps.compute import native
 from hypercaps.errors import ModelError
 from hypercaps.models.capsules import kernels
 from hypercaps.models.capsules.layers import ClassCaps, SpatialConv, SpectralConv
+from hypercaps.models.capsules.sizes import check_centre, check_sizes
 
 
 class PatchNetwork(nn.Module):
@@ -23,16 +25,12 @@ class PatchNetwork(nn.Module):
     def __init__(self, bands: int, classes: int, patch: int, sizes: Mapping[str, object]) -> None:
         """``sizes`` are all sizes by name (say, a constructor's ``locals()``); other values in it are ignored."""
         super().__init__()
-        for name, value in sizes.items():
-            for number in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(number, int) and number < 1:
-                    raise ModelError(f"{name} is {value}: a whole number of 1 or more is expected")
+        check_sizes(sizes)
         if self.single_pixel_method is not None and patch != 1:
             raise ModelError(
                 f"{self.single_pixel_method} looks at single pixels and patch is {patch}: leave it out, or give 1"
             )
-        if patch % 2 == 0:
-            raise ModelError(f"patch is {patch}: an odd number is expected, so that the pixel is its centre")
+        check_centre(patch)
         self.bands, self.classes, self.patch = bands, classes, patch
 
 
@@ -49,6 +47,15 @@ class IndexedNetwork(PatchNetwork):
         """The weights of the layers for the kernels; ``capsule`` is the dimension of the squashed capsules, if any."""
         weights = tuple(part for layer in (self.spatial, primary, conv) for part in (layer.weight, layer.bias))
         return kernels.Stack(weights, (primary.stride, conv.stride), capsule)
+
+    def layer_numbers(self, stack: kernels.Stack, pixels: int) -> int:
+        """Number of float32 numbers that a training step keeps or writes for the layers of the stack."""
+        sizes = stack.sizes(self.bands)
+        of_pixel = sizes.bands * sizes.filters + sizes.positions1 * sizes.channels1
+        of_pixel += sizes.positions2 * (sizes.padded2 + 2 * sizes.channels2)  # and the gradient of the children
+        packed = sizes.filters * (sizes.area + 1) + sizes.channels1 * (sizes.window1 * sizes.filters + 1)
+        packed += sizes.padded2 * (sizes.window2 * sizes.channels1 + 1)
+        return int(pixels * of_pixel + -(-pixels // native.TRAIN_CHUNK) * packed)
 
     @abstractmethod
     def by_layers(self, patches: Tensor) -> Tensor:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, runtime_checkable
-
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from hypercaps.compute import native
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from hypercaps.models.capsules.compiled import CompiledConvCapsNet
 
 
 @runtime_checkable
@@ -28,11 +32,39 @@ class IndexedForward(Protocol):
 
 
 @runtime_checkable
+class Compilable(Protocol):
+    """Can be applied by the compiled kernels alone."""
+
+    def compiled(self) -> CompiledConvCapsNet | None:
+        """The same weights without torch; None: not on this device, or there are no kernels."""
+
+
+@runtime_checkable
+class StepMemory(Protocol):
+    """Knows the memory of a training step by the compiled kernels."""
+
+    def step_numbers(self, pixels: int) -> int:
+        """Number of float32 numbers that a step on so many pixels keeps or writes, beside the weights."""
+
+
+@runtime_checkable
 class WindowForward(Protocol):
-    """Scores all pixels of a window together, sharing work between neighbouring patches."""
+    """Scores pixels of a window together, sharing work between neighbouring patches."""
 
     def over_window(self, window: Tensor) -> Tensor:
         """Window with its halo (h + D - 1, w + D - 1, C) -> scores (h, w, n)"""
+
+    def at_pixels(self, window: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+        """The same for pixels (B,) of the window: scores (B, n); rows and columns are counted without the halo"""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Pixels to fit a method to, or to choose its settings by."""
+
+    features: Tensor  # (N, F) float64
+    targets: Tensor  # (N,) int64: class indices
+    units: Tensor | None = None  # (N,) int64: number of each pixel's spatial unit; None: unknown
 
 
 @runtime_checkable
@@ -46,18 +78,10 @@ class Solvable(Protocol):
     def features(self, patches: Tensor) -> Tensor:
         """The part of the patches that is used: (B, D, D, C) -> (B, F) float64"""
 
-    def solve(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        val_features: Tensor,
-        val_targets: Tensor,
-        units: Tensor | None = None,
-    ) -> None:
-        """Fit to features (N, F) and class indices (N,).
+    def solve(self, training: Samples, validation: Samples | None = None) -> None:
+        """Fit to training pixels.
 
-        Validation pixels (V, F) and (V,) may choose settings, and so may cross-validation that leaves out whole
-        spatial units, whose numbers for the training pixels are ``units`` (N,) int64; None: unknown.
+        Validation pixels may choose settings, and so may cross-validation that leaves out whole spatial units.
         """
 
 

@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from hypercaps.errors import ModelError
 from hypercaps.models.linear import mean_spectra
 from hypercaps.models.parts import PatchNetwork
+from hypercaps.models.protocols import Samples
 
 _LEAST_IN_LEAF = 1  # training pixels
 
@@ -70,15 +71,8 @@ class RandomForest(PatchNetwork):
         """The mean spectra: (B, D, D, C) -> (B, C) float64"""
         return mean_spectra(patches)
 
-    def solve(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        val_features: Tensor,
-        val_targets: Tensor,
-        units: Tensor | None = None,
-    ) -> None:
-        """Fit to features (N, C) and class indices (N,); validation pixels and units are not used."""
+    def solve(self, training: Samples, validation: Samples | None = None) -> None:
+        """Fit to spectra; validation pixels and units are not used."""
         from sklearn.ensemble import RandomForestClassifier
 
         # Every tree has its own seed: the number of threads does not change the forest.
@@ -86,7 +80,7 @@ class RandomForest(PatchNetwork):
         forest = RandomForestClassifier(
             self.trees, min_samples_leaf=_LEAST_IN_LEAF, random_state=self.seed, n_jobs=threads
         )
-        forest.fit(features.float().numpy(), targets.numpy())
+        forest.fit(training.features.float().numpy(), training.targets.numpy())
         nodes = leaves = 0
         parts: list[tuple[Tensor, ...]] = []
         for tree in forest.estimators_:

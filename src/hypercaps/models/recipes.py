@@ -1,31 +1,27 @@
 """Recipes: how a network is trained.
 
 A recipe describes its algorithm in terms of a :class:`Trainer`, which ``hypercaps.training`` implements. Another kind
-of recipe is a subclass of :class:`Recipe` here and an entry in ``registry.py``.
+of recipe is a subclass of :class:`Recipe` here and an entry in ``descriptions.py``. torch is imported where a recipe
+trains, so that options are checked without waiting for it.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar, NamedTuple, Protocol
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from hypercaps.errors import Interrupted, ModelError
 from hypercaps.models.history import History, Overrides, TrainingRecord
-from hypercaps.models.protocols import Growing
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 LARGE_SCENE = 20_000  # labelled pixels from which the paper's larger batch is used
 _SECOND_SEED = 1000  # added to the seed for the second network of self-training
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "Adam": partial(torch.optim.Adam, fused=True),
-    "SGD": torch.optim.SGD,
-}
 
 
 @dataclass(frozen=True)
@@ -36,6 +32,7 @@ class Augmentation:
     noise: float = 0.0  # standard deviation of noise on the preprocessed spectra, drawn again in every epoch
     one_cycle: bool = False  # the learning rate rises to the optimizer's and falls to almost zero
     keep_last: bool = False  # keep the last weights, not those of the best validation epoch
+    neighbours: bool = False  # the patches of a step lie near each other, so that a network can share work
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,9 @@ class Trainer(Protocol):
     def solve(self) -> tuple[nn.Module, History]:
         """A network that was fitted to all training pixels at once (see ``protocols.Solvable``)."""
 
-    def with_pseudo_labels(self, network: nn.Module, per_epoch: int) -> Trainer:
+    def with_pseudo_labels(self, network: nn.Module, per_epoch: int, *, guided: bool = False) -> Trainer:
         """A trainer whose epochs also use ``per_epoch`` unlabelled pixels, with classes propagated from the labels
-        and the scores of a trained network."""
+        and the scores of a trained network, if ``guided`` also those of LDA on the means of patches."""
 
 
 class Trained(NamedTuple):
@@ -93,6 +90,7 @@ class Recipe(ABC):
 
     name: str
     structure: Mapping[str, object] | None  # sizes and initial weights that belong to the recipe
+    whitening: ClassVar[str | None] = None  # of the spectra, where the recipe needs another than the method's
     has_epochs: ClassVar[bool] = True  # False: it takes neither epochs nor a batch size
     uses_pseudo_labels: ClassVar[bool] = False  # needs unlabelled pixels, and memory to propagate labels to them
     alternative: ClassVar[str] = "take another method"  # what to do where memory is too small
@@ -155,8 +153,18 @@ class EpochRecipe(Recipe):
     def batch_size(self, labelled_pixels: int) -> int:
         return self.batch_small if labelled_pixels < LARGE_SCENE else self.batch_large
 
+    @property
+    def augmentation(self) -> Augmentation:
+        return Augmentation()
+
     def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        return _OPTIMIZERS[self.optimizer](network.parameters(), lr=self.learning_rate)
+        return self._optimizer_of(network.parameters())
+
+    def _optimizer_of(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
+        """The optimizer of parameters, or of groups with learning rates of their own."""
+        from hypercaps.compute.optimizers import make_optimizer
+
+        return make_optimizer(self.optimizer, parameters, self.learning_rate)
 
     def identity(self) -> str:
         batches = str(self.batch_small)
@@ -181,12 +189,50 @@ class EpochRecipe(Recipe):
     def train(self, trainer: Trainer) -> Trained:
         record = trainer.record
         assert record.epochs is not None and record.seed is not None
-        network, history = self._run(trainer, Stage(record.epochs, record.seed))
+        network, history = self._run(trainer, Stage(record.epochs, record.seed, self.augmentation))
         return Trained(network, history, record)
 
     def _run(self, trainer: Trainer, stage: Stage) -> tuple[nn.Module, History]:
         network = trainer.new_network(stage.seed)
         return network, trainer.run(network, self.make_optimizer(network), stage)
+
+
+@dataclass(frozen=True)
+class NeighbourSteps(EpochRecipe):
+    """One cycle of the learning rate; the pixels of a step are neighbours, whose patches share most of their work.
+
+    Without dropout, a step's loss is that of its patches one by one. With dropout, a patch is masked as it would be
+    alone, and so the expected loss is the same too; only the patches of one step share their masks where they overlap.
+    The last weights are kept: at the end of the cycle they are the best, also where validation can't tell.
+    """
+
+    most_inputs: int = 2048  # of a neuron that is trained at the full learning rate
+
+    @property
+    def augmentation(self) -> Augmentation:
+        return Augmentation(one_cycle=True, neighbours=True, keep_last=True)
+
+    def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """An optimizer with lower learning rates for the layers with many inputs.
+
+        A step of Adam changes every weight by the learning rate. Where the inputs are alike, as neighbouring bands
+        are, the changes of a neuron's output add up over them.
+        """
+        groups = []
+        for layer in network.modules():
+            weight = getattr(layer, "weight", None)
+            if weight is not None:
+                share = min(1.0, self.most_inputs / weight[0].numel())
+                groups.append({"params": list(layer.parameters()), "lr": share * self.learning_rate})
+        return self._optimizer_of(groups)
+
+    def identity(self) -> str:
+        also = f", {self.also}" if self.also else ""
+        return (
+            f"{self.optimizer}, one-cycle learning rate up to {self.learning_rate:g} (less for neurons with more than "
+            f"{self.most_inputs} inputs), {self.epochs} epochs, batches of about {self.batch_small} neighbouring "
+            f"pixels{also}"
+        )
 
 
 class StageLengths(NamedTuple):
@@ -204,6 +250,7 @@ class OneCycle(EpochRecipe):
     ``epochs`` is the largest number of epochs: many training pixels need fewer.
     """
 
+    whitening: ClassVar[str | None] = "robust"
     least_epochs: int = 8
     looked_at: int = 30_000  # epochs times training pixels, within the limits of the epochs
     noise: float = 0.7  # standard deviation, in whitened components
@@ -222,14 +269,9 @@ class OneCycle(EpochRecipe):
     def identity(self) -> str:
         return (
             f"{self.optimizer}, one-cycle learning rate up to {self.learning_rate:g}, {self.least_epochs} to "
-            f"{self.epochs} epochs, batch {self.batch_small}, patches rotated and reflected, noise {self.noise:g}"
+            f"{self.epochs} epochs, batch {self.batch_small}, patches rotated and reflected, noise {self.noise:g}, "
+            f"{self.whitening} whitening"
         )
-
-    def train(self, trainer: Trainer) -> Trained:
-        record = trainer.record
-        assert record.epochs is not None and record.seed is not None
-        network, history = self._run(trainer, Stage(record.epochs, record.seed, self.augmentation))
-        return Trained(network, history, record)
 
 
 @dataclass(frozen=True)
@@ -241,6 +283,7 @@ class SelfTraining(OneCycle):
 
     uses_pseudo_labels: ClassVar[bool] = True
     alternative: ClassVar[str] = "take the recipe paper"
+    guided: bool = False  # LDA on the means of patches takes part in giving classes to unlabelled pixels
 
     def stages(self, training_pixels: int, unlabelled: int, epochs: int) -> StageLengths:
         """The stages for so many pixels; ``epochs`` is the number of epochs of the first stage."""
@@ -252,12 +295,13 @@ class SelfTraining(OneCycle):
     def identity(self) -> str:
         return (
             f"{self.optimizer}, one cycle up to {self.learning_rate:g}, {self.least_epochs} to {self.epochs} epochs, "
-            f"batch {self.batch_small}, patches turned, noise {self.noise:g}; then again with labels that flowed along "
-            "the scene"
+            f"batch {self.batch_small}, patches turned, noise {self.noise:g}, {self.whitening} whitening; then again "
+            "with labels that flowed along the scene" + (", with LDA" if self.guided else "")
         )
 
     def describe(self) -> str:
-        return f"{super().identity()}; then again with labels propagated over the scene"
+        start = " from it and from LDA on the means of patches" if self.guided else ""
+        return f"{super().identity()}; then again with labels propagated over the scene{start}"
 
     def train(self, trainer: Trainer) -> Trained:
         """Train both networks; the second is kept.
@@ -265,7 +309,6 @@ class SelfTraining(OneCycle):
         Ctrl-C keeps the best epoch of the first network; later the better of the two networks by validation, or
         without validation pixels the first, whose training was complete.
         """
-        started = time.perf_counter()
         settings = trainer.record
         assert settings.epochs is not None and settings.seed is not None
         lengths = self.stages(trainer.training_pixels, trainer.unlabelled_pixels, settings.epochs)
@@ -275,12 +318,17 @@ class SelfTraining(OneCycle):
         first, before = self._run(trainer, one)
         if before.interrupted or not lengths.second:
             return Trained(first, before, first_alone)
+        started = time.perf_counter()
         try:
-            second, after = self._run(trainer.with_pseudo_labels(first, lengths.extra), two)
+            following = trainer.with_pseudo_labels(first, lengths.extra, guided=self.guided)
+            between = time.perf_counter() - started
+            second, after = self._run(following, two)
         except (KeyboardInterrupt, Interrupted):
-            seconds = time.perf_counter() - started
+            seconds = before.seconds + time.perf_counter() - started
             return Trained(first, replace(before, interrupted=True, seconds=seconds), first_alone)
-        history = replace(after, records=before.records + after.records, seconds=time.perf_counter() - started)
+        # Not from the clock: a part of the stages may have been trained before this process was started.
+        seconds = before.seconds + between + after.seconds
+        history = replace(after, records=before.records + after.records, seconds=seconds)
         if after.interrupted and not _is_better(after.best.val_oa, before.records[-1].val_oa):
             return Trained(first, replace(history, best_epoch=before.best_epoch), first_alone)
         return Trained(second, history, both, first)
@@ -327,4 +375,6 @@ class SolvedRecipe(Recipe):
         return Trained(*trainer.solve(), trainer.record)
 
     def stored_bytes(self, labelled_pixels: int, network: nn.Module) -> int:
+        from hypercaps.models.protocols import Growing
+
         return network.most_bytes(labelled_pixels) if isinstance(network, Growing) else 0

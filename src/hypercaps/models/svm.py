@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 
 from hypercaps.errors import ModelError
 from hypercaps.models.parts import PatchNetwork
+from hypercaps.models.protocols import Samples
 
 
 class RBFSVM(PatchNetwork):
@@ -60,19 +61,12 @@ class RBFSVM(PatchNetwork):
         """The spectra: (B, 1, 1, C) -> (B, C) float64"""
         return patches.flatten(1).double()
 
-    def solve(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        val_features: Tensor,
-        val_targets: Tensor,
-        units: Tensor | None = None,
-    ) -> None:
-        """Fit to features (N, C) and class indices (N,); validation pixels and units are not used."""
+    def solve(self, training: Samples, validation: Samples | None = None) -> None:
+        """Fit to spectra; validation pixels and units are not used."""
         from sklearn.svm import SVC
 
         machine = SVC(C=self.cost, kernel="rbf", gamma=self.gamma, cache_size=500)
-        machine.fit(features.numpy(), targets.numpy())
+        machine.fit(training.features.numpy(), training.targets.numpy())
         dual, intercepts = torch.from_numpy(machine.dual_coef_), torch.from_numpy(machine.intercept_)
         if self.classes == 2:  # scikit-learn inverts the sign for two classes
             dual, intercepts = -dual, -intercepts
@@ -91,12 +85,22 @@ class RBFSVM(PatchNetwork):
         # In float64: a squared distance computed from products is a difference of large numbers.
         return self._scores(self.features(patches))
 
-    def _scores(self, spectra: Tensor) -> Tensor:
+    def decisions(self, spectra: Tensor) -> Tensor:
+        """(B, C) float64 -> (B, pairs): above 0 where the first class of a pair won"""
         vectors = self.vectors.double()
         lengths = spectra.square().sum(dim=1, keepdim=True) + vectors.square().sum(dim=1)
         distances = (lengths - 2 * spectra @ vectors.T).clamp(min=0)  # (B, S), squared
         kernel = torch.exp(-self.gamma * distances)
-        decisions = kernel @ self.coefficients.double() + self.intercepts.double()  # (B, pairs), > 0: the first won
+        return kernel @ self.coefficients.double() + self.intercepts.double()
+
+    def scores_of_votes(self, votes: Tensor, margins: Tensor) -> Tensor:
+        """Scores (B, n) from the number of pairs that each class won (B, n) and the sum of its decisions (B, n)."""
+        # A vote weighs more than any margin: margins are mapped into (-1/3, 1/3).
+        scores = votes + margins / (3 * (margins.abs() + 1))
+        return ((scores + 1 / 3) / (self.classes - 1 / 3)).float()
+
+    def _scores(self, spectra: Tensor) -> Tensor:
+        decisions = self.decisions(spectra)
         votes = decisions.new_zeros(len(spectra), self.classes)
         margins = torch.zeros_like(votes)
         for pair, (one, two) in enumerate(itertools.combinations(range(self.classes), 2)):
@@ -105,9 +109,7 @@ class RBFSVM(PatchNetwork):
             votes[:, two] += decision <= 0
             margins[:, one] += decision
             margins[:, two] -= decision
-        # A vote weighs more than any margin: margins are mapped into (-1/3, 1/3).
-        scores = votes + margins / (3 * (margins.abs() + 1))
-        return ((scores + 1 / 3) / (self.classes - 1 / 3)).float()
+        return self.scores_of_votes(votes, margins)
 
 
 class WindowSVM(RBFSVM):
@@ -144,28 +146,24 @@ class WindowSVM(RBFSVM):
         """(B, D, D, C) -> means (B, C) float64"""
         return patches.double().mean(dim=(1, 2))
 
-    def solve(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        val_features: Tensor,
-        val_targets: Tensor,
-        units: Tensor | None = None,
-    ) -> None:
+    def solve(self, training: Samples, validation: Samples | None = None) -> None:
         best = -1
         kept: tuple[Tensor, Tensor, Tensor] | None = None
-        for gamma, cost in self.choices if len(val_targets) else self.choices[:1]:
+        for gamma, cost in self.choices if validation else self.choices[:1]:
             before = self.gamma, self.cost
             self.gamma, self.cost = gamma, cost
-            super().solve(features, targets, val_features, val_targets, units)
-            batches = zip(torch.split(val_features, 1024), torch.split(val_targets, 1024), strict=True)
-            right = sum(int((self._scores(some).argmax(dim=1) == those).sum()) for some, those in batches)
+            super().solve(training)
+            right = self._count_correct(validation) if validation else 0
             if right > best:
                 best, kept = right, (self.vectors.data, self.coefficients.data, self.intercepts.data)
             else:
                 self.gamma, self.cost = before
         assert kept is not None
         self._set(*kept)
+
+    def _count_correct(self, pixels: Samples) -> int:
+        batches = zip(torch.split(pixels.features, 1024), torch.split(pixels.targets, 1024), strict=True)
+        return sum(int((self._scores(some).argmax(dim=1) == those).sum()) for some, those in batches)
 
 
 def error_share(scores: Tensor, targets: Tensor) -> Tensor:

@@ -18,12 +18,14 @@ import numpy.typing as npt
 
 from hypercaps.compute.cluster.pool import Cluster, here
 from hypercaps.compute.devices import Device
+from hypercaps.data.adaptation import Adaptation
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window
 from hypercaps.errors import ClusterError, HypercapsError
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model
 from hypercaps.inference.predict import CLASSES_ONLY, MappedWindow, Mask, WindowOutputs, map_window
+from hypercaps.inference.scene_shift import PreparedScene
 from hypercaps.io.open import Opening
 from hypercaps.io.paths import absolute
 from hypercaps.io.writers.atomic import file_sha256
@@ -42,6 +44,7 @@ class MapJob:
     model_sha256: str
     opening: Opening
     resample: bool  # to the model's bands
+    adaptation: Adaptation
     scene_fingerprint: str
     device: str
     precision: str
@@ -52,16 +55,18 @@ class MapJob:
         cls,
         model: Path,
         opening: Opening,
-        scene: Scene,
+        scene: Scene | PreparedScene,
         *,
-        resample: bool = False,
         device: str = "cpu",
         precision: str = "float32",
     ) -> MapJob:
-        """``scene`` is what ``opening`` gives on this machine, resampled if requested: workers must see the same."""
+        """``scene`` is what ``opening`` gives on this machine, as the model is to see it: workers must see the same."""
         path = absolute(str(model))
         sha256 = file_sha256(Path(path))
-        return cls(path, sha256, opening, resample, scene.fingerprint(), device, precision, uuid.uuid4().hex)
+        prepared = PreparedScene.of(scene)
+        fingerprint = prepared.scene.fingerprint()
+        changes = prepared.is_resampled, prepared.adaptation
+        return cls(path, sha256, opening, *changes, fingerprint, device, precision, uuid.uuid4().hex)
 
 
 def cluster_mapper(cluster: Cluster, job: MapJob, request: MapRequest) -> Mapper:
@@ -140,12 +145,11 @@ def _prepare(job: MapJob) -> _Tools:
 
     def open_scene() -> Scene:
         scene = job.opening.open()
-        return model.resampled(scene) if job.resample else scene
+        return job.adaptation.apply(model.resampled(scene) if job.resample else scene)
 
     scene = _open_same("scene", str(job.opening), open_scene, Scene.fingerprint, job.scene_fingerprint)
     device = Device(job.device, job.precision)
-    model.to(device.name)
-    return _Tools(model, scene, device)
+    return _Tools(model.to(device), scene, device)
 
 
 def _open_same(what: str, place: str, open_it: Callable[[], T], fingerprint: Callable[[T], str], expected: str) -> T:

@@ -31,17 +31,22 @@ class Description:
     kind: str  # scene, labels, vector labels, model or public scene
     facts: Facts
     legend: Legend = field(default_factory=lambda: Legend(()))
-    counts: Mapping[int, int] = field(default_factory=dict)  # pixels of each label, for labels
+    counts: Mapping[int, int] = field(default_factory=dict)  # pixels or features of each label, for labels
+    counted: str = "pixels"  # or features
 
     def to_json(self) -> Facts:
         return {"kind": self.kind} | self.facts
 
 
-def describe(what: str, *, wavelengths: Path | None = None, allow_remote: bool = False) -> Description:
+def describe(
+    what: str, *, wavelengths: Path | None = None, class_field: str | None = None, allow_remote: bool = False
+) -> Description:
     """Describe a public scene, a model file, a scene or a label file."""
-    about = _describe(what, OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote))
+    about = _describe(what, OpenOptions(wavelengths, class_field, allow_remote))
     if wavelengths is not None and about.kind != "scene":
         raise SceneError(f"--wavelengths are for a scene's file, and {what} is a {about.kind}: leave them out")
+    if class_field is not None and about.kind != "vector labels":
+        raise SceneError(f"--class-field is for polygons, lines or points, and {what} is a {about.kind}: leave it out")
     return about
 
 
@@ -60,9 +65,10 @@ def _describe(what: str, options: OpenOptions) -> Description:
     if source.kind == "safetensors" or source.path.suffix == ".safetensors":
         return _of_model(source.path, file)
     if source.vector_driver is not None:
-        from hypercaps.io.labels.vector import describe_vector  # imports shapely
+        from hypercaps.io.labels.describe import describe_vector  # imports shapely
 
-        return Description("vector labels", file | describe_vector(source.path, source.vector_driver, source.key))
+        found = describe_vector(source.path, source.vector_driver, source.key, options.class_field)
+        return Description("vector labels", file | found.facts, found.legend, found.counts, "features")
     if len(source.arrays) > 1:
         file["arrays"] = [str(array) for array in source.arrays]
     ndims = {len(array.shape) for array in source.arrays if source.key in (None, array.key)}
@@ -87,6 +93,25 @@ def _of_model(path: Path, file: Facts) -> Description:
     if model.partners:
         facts["average"] = [{"method": one.method, "patch": one.patch, "weight": one.weight} for one in model.members]
     return Description("model", file | facts | _wavelengths(model.wavelengths) | widths, model.legend)
+
+
+def describe_new_scene(path: Path, scene: Scene) -> Description:
+    """Compare a scene with the training scene of a model file."""
+    from hypercaps.inference.model_file import read_model
+    from hypercaps.inference.scene_shift import compare_scene
+
+    model = read_model(path)
+    prepared = compare_scene(model, scene)
+    shift = prepared.shift
+    facts: Facts = {
+        "model": str(path),
+        "training scene": model.scene,
+        "scene": scene.name,
+        **({} if shift is None else shift.to_json()),
+        "finding": prepared.tag,
+        "confidence": "valid" if prepared.is_claimed else "not valid for this scene",
+    }
+    return Description("comparison", facts)
 
 
 def _of_scene(scene: Scene, file: Facts) -> Description:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import DoubtfulLabel
 from hypercaps.data.scene import Scene
+from hypercaps.data.splits import units_per_class
 from hypercaps.inference.areas import class_areas
 from hypercaps.inference.calibration import cross_calibrate
 from hypercaps.inference.doubtful import doubtful_labels, merge_doubts
@@ -20,7 +21,6 @@ from hypercaps.io.writers.points import doubtful_file, write_doubtful
 from hypercaps.io.writers.thumbnails import look_at_map
 from hypercaps.selection.folded import FoldedResult
 from hypercaps.selection.neighbours import predict_from_neighbours
-from hypercaps.selection.race import units_per_class
 from hypercaps.training.patches import read_pixels
 from hypercaps.training.spec import TrainingSpec
 

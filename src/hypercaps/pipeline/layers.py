@@ -42,23 +42,27 @@ class Layer:
 
 
 def _classes(window: MappedWindow, context: MapContext) -> npt.NDArray[np.int16]:
-    """Labels, with pixels below the least confidence (--reject) set to the "unsure" class."""
-    if context.request.reject is None:
-        return window.classes
+    """Labels, with pixels below --reject and --unknown set to the classes "unsure" and "unknown"."""
+    reject, unknown = context.request.reject, context.request.unknown
     classes = window.classes.copy()
-    classes[window.confidence < context.request.reject] = context.unsure_label  # not where confidence is NaN
+    if reject is not None:
+        classes[window.confidence < reject] = context.unsure_label  # not where confidence is NaN
+    if unknown is not None:  # a classifier may be sure of ground that it does not know
+        assert window.familiarity is not None  # requested
+        classes[window.familiarity < unknown] = context.unknown_label
     return classes
 
 
 def _class_raster(context: MapContext) -> RasterKind:
-    legend, reject = context.legend, context.request.reject
+    legend, request = context.legend, context.request
+    thresholds = {"HYPERCAPS_REJECT": request.reject, "HYPERCAPS_UNKNOWN": request.unknown}
     return RasterKind(
         dtype="uint8" if int(legend.labels.max()) <= 255 else "uint16",
         nodata=0,
         overviews="mode",
         bands=("class",),
         colors={0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in legend},
-        tags=context.tags | ({} if reject is None else {"HYPERCAPS_REJECT": str(reject)}),
+        tags=context.tags | {tag: str(value) for tag, value in thresholds.items() if value is not None},
         band_tags={f"CLASS_{entry.label}": entry.name for entry in legend},
     )
 
@@ -67,6 +71,15 @@ def _confidence_raster(context: MapContext) -> RasterKind:
     if context.request.confidence_dtype == "uint8":  # 0 to 250 for 0 to 1
         return RasterKind("uint8", 255, "average", ("confidence",), scale=0.004, tags=context.tags)
     return RasterKind("float32", _NAN, "average", ("confidence",), tags=context.tags)
+
+
+def _familiarity_raster(context: MapContext) -> RasterKind:
+    return RasterKind("float32", _NAN, "average", ("familiarity",), tags=context.tags)
+
+
+def _familiarity(window: MappedWindow, context: MapContext) -> npt.NDArray[np.float32]:
+    assert window.familiarity is not None  # the layer is requested
+    return window.familiarity
 
 
 def _probability_raster(context: MapContext) -> RasterKind:
@@ -110,6 +123,16 @@ CONFIDENCE = Layer(
     raster=_confidence_raster,
     in_every_run=True,
 )
+FAMILIARITY = Layer(
+    "familiarity",
+    "familiarity.tif",
+    "how far each pixel is like the ground that was labelled, 0 to 1",
+    dtype="<f4",
+    blank=_NAN,
+    compute=_familiarity,
+    raster=_familiarity_raster,
+    in_every_run=True,
+)
 PROBABILITIES = Layer(
     "probabilities",
     "probabilities.tif",
@@ -132,4 +155,4 @@ SETS = Layer(
     option="coverage",
 )
 
-LAYERS = {layer.name: layer for layer in (CLASSES, CONFIDENCE, PROBABILITIES, SETS)}
+LAYERS = {layer.name: layer for layer in (CLASSES, CONFIDENCE, FAMILIARITY, PROBABILITIES, SETS)}

@@ -10,15 +10,17 @@ import numpy as np
 
 from hypercaps import __version__
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.compute.devices import resident_memory
+from hypercaps.compute.memory import resident_memory
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import plan_windows
 from hypercaps.data.window import Window
 from hypercaps.errors import ClusterError, HypercapsError, warn_data
 from hypercaps.inference.predict import OnProgress, bytes_per_pixel, check_mask
+from hypercaps.inference.scene_shift import PreparedScene
+from hypercaps.io.writers.folders import folders_for
 from hypercaps.io.writers.partial_map import PartialLayer, PartialMap, check_partial
-from hypercaps.pipeline.fill_map import Mapper, fill, report_invalid_pixels
+from hypercaps.pipeline.fill_map import Mapper, check_classes, fill, refuse_changed_scene
 from hypercaps.pipeline.map_context import MapContext, window_outputs
 from hypercaps.pipeline.map_rasters import write_rasters
 from hypercaps.pipeline.requests import MapRequest
@@ -29,7 +31,7 @@ _FEWEST_PIXELS = 64 * 64  # of a window with its halo: in smaller ones most of t
 
 def make_map(
     classifier: ConvCapsClassifier,
-    scene: Scene,
+    scene: Scene | PreparedScene,
     request: MapRequest,
     *,
     model_sha256: str,
@@ -37,14 +39,16 @@ def make_map(
     mapper: Mapper | None = None,
     on_progress: OnProgress | None = None,
 ) -> None:
-    """Map the scene into the files of the request: all of them or none.
+    """Map the scene into the files of the request, all of them or none; their folders are created.
 
     Finished windows are kept in ``request.partial`` if the program is killed or stopped, and ``request.resume``
     continues with them; the files are then the same to the byte. ``mapper`` classifies windows elsewhere; ``truth``
     is drawn beside the map in its picture.
     """
-    context = MapContext(classifier.model_, scene, request, model_sha256)
-    request.check_calibrated(context.model)
+    prepared = PreparedScene.of(scene)
+    scene = prepared.scene
+    context = MapContext(classifier.model_, prepared, request, model_sha256)
+    request.check_model(context.model)
     check_partial(request.partial, resume=request.resume)
     check_mask(scene, request.mask)
     context.model.check_fits(scene)
@@ -52,10 +56,11 @@ def make_map(
     if mapper is None:
         outputs = asdict(window_outputs(request))
         mapper = partial(classifier.map_windows, scene, only=request.mask, **outputs)
-    with _open_partial(classifier, context) as unfinished:
+    with folders_for(request.outputs()), _open_partial(classifier, context) as unfinished:
+        refuse_changed_scene(unfinished, context)
         try:
             fill(unfinished, windows, mapper, context, on_progress)
-            report_invalid_pixels(unfinished, context)
+            check_classes(unfinished, context)
             write_rasters(unfinished, context, truth)
         except ClusterError:  # the finished windows are worth resuming
             raise
@@ -71,7 +76,7 @@ def _plan(classifier: ConvCapsClassifier, context: MapContext) -> list[Window]:
         held = f"hypercaps itself holds {resident_memory() / 1e6:.0f} MB"
         warn_data(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: small windows are taken")
     pixels = pixels_within(memory, classifier, context.scene)
-    return plan_windows(context.scene, patch=2 * context.model.halo + 1, pixels=pixels)
+    return plan_windows(context.scene, patch=2 * context.halo + 1, pixels=pixels)
 
 
 def pixels_within(memory: int, classifier: ConvCapsClassifier, scene: Scene) -> int:
@@ -88,12 +93,13 @@ def _open_partial(classifier: ConvCapsClassifier, context: MapContext) -> Partia
     ]
     mask = None if request.mask is None else hashlib.sha256(np.packbits(request.mask).tobytes()).hexdigest()
     depends_on = {  # everything that the values of a map depend on: only the same map is resumed
-        "version": __version__,
+        "version of hypercaps": __version__,
         "model": context.model_sha256,
-        "device": [classifier.device, classifier.precision],
+        "device or precision": [classifier.device, classifier.precision],
         "scene": [scene.name, scene.fingerprint()],
         "mask": mask,
         "coverage": request.coverage,
         "reject": request.reject,
+        "unknown": request.unknown,
     }
     return PartialMap(request.partial, depends_on, scene.shape[:2], layers, resume=request.resume)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import Labels
+from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.io.writers.atomic import write_all_or_nothing
 from hypercaps.io.writers.cog import encode, write_cog
 from hypercaps.io.writers.partial_map import PartialMap
 from hypercaps.io.writers.raster_kind import RasterKind
-from hypercaps.models.registry import get_method
-from hypercaps.pipeline.layers import CLASSES
-from hypercaps.pipeline.map_context import MapContext
-from hypercaps.report.map_pictures import LONGEST_SIDE, map_picture
+from hypercaps.pipeline.layers import CLASSES, FAMILIARITY
+from hypercaps.pipeline.map_context import MapContext, unknown_entry
+
+_UNFAMILIAR = 0.02  # share of known ground that a picture shows as unlike any label
 
 
 def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None = None) -> None:
@@ -61,14 +61,26 @@ def _map_rows(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, ba
 
 
 def _picture(partial: PartialMap, context: MapContext, truth: Labels | None) -> bytes:
-    """PNG of the classes, thinned to the size of a picture."""
-    scene = context.scene
-    height, width = scene.map_grid.shape
-    step = thinning((height, width), LONGEST_SIDE)
-    rows = [_map_rows(partial, scene, CLASSES.name, r, r + 1)[0, ::step] for r in range(0, height, step)]
+    """PNG of the classes, thinned to the size of a picture; ground that is unlike any label is marked in it."""
+    from hypercaps.report.map_pictures import LONGEST_SIDE, map_picture  # imports matplotlib
+
+    scene, request, legend = context.scene, context.request, context.legend
+    step = thinning(scene.map_grid.shape, LONGEST_SIDE)
+    classes = _thinned(partial, scene, CLASSES.name, step)
+    if FAMILIARITY.name in request.files and request.unknown is None:
+        unfamiliar = _thinned(partial, scene, FAMILIARITY.name, step) < _UNFAMILIAR
+        if unfamiliar.any():
+            unknown = unknown_entry(context.model.legend, "unlike any label")
+            classes[unfamiliar] = unknown.label
+            legend = Legend(tuple(sorted((*legend, unknown))))
     if scene.lookup is not None:
         truth = None  # labels are on the grid of the swath, not of the map
     elif truth is not None:
         truth = Labels(truth.array[::step, ::step], truth.legend, truth.name)
-    title = get_method(context.model.method).title
-    return map_picture(np.stack(rows), context.legend, truth=truth, title=title)
+    return map_picture(classes, legend, truth=truth, title=context.model.heading)
+
+
+def _thinned(partial: PartialMap, scene: Scene, name: str, step: int) -> npt.NDArray[Any]:
+    """Every ``step``-th pixel of a layer, on the map's grid."""
+    height = scene.map_grid.shape[0]
+    return np.stack([_map_rows(partial, scene, name, r, r + 1)[0, ::step] for r in range(0, height, step)])

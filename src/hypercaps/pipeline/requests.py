@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Legend
 from hypercaps.data.splits import Split
-from hypercaps.errors import OutputError
+from hypercaps.errors import ModelError, OutputError
 from hypercaps.io.writers.atomic import check_output
-from hypercaps.io.writers.legend_files import legend_files
+from hypercaps.io.writers.legend_files import legend_files, refuse_foreign_style
 from hypercaps.io.writers.partial_map import partial_path
-from hypercaps.pipeline.layers import CLASSES, LAYERS
+from hypercaps.pipeline.layers import CLASSES, FAMILIARITY, LAYERS
 
 if TYPE_CHECKING:  # these load torch, and a request must be refused before that
     from hypercaps.inference.model import TrainedModel
@@ -31,6 +31,7 @@ MEMORY = 1_000_000_000  # default, bytes
 LEAST_MEMORY = 1_000_000
 CONFIDENCE_TYPES = ("float32", "uint8")
 _CALIBRATED = ("coverage", "reject")  # options that need calibrated probabilities
+_SHARES = (*_CALIBRATED, "unknown")
 _TIFF = frozenset({".tif", ".tiff"})
 
 
@@ -49,15 +50,17 @@ class MapRequest:
     mask: npt.NDArray[np.bool_] | None = None  # (rows, columns) pixels to map; None: all
     memory: int = MEMORY  # bytes that a process may use
     reject: float | None = None  # pixels below this confidence become "unsure"
+    unknown: float | None = None  # pixels below this familiarity become "unknown"
     coverage: float | None = None  # share of pixels whose conformal set includes the true class
     confidence_dtype: str = "float32"
     resume: bool = False  # continue a map that was interrupted
 
     def __post_init__(self) -> None:
-        for option in _CALIBRATED:
+        for option in _SHARES:
             value = getattr(self, option)
             if value is not None and not 0 < value < 1:
-                raise OutputError(f"--{option} is {value}: a share between 0 and 1, such as 0.9, is expected")
+                such_as = 0.05 if option == "unknown" else 0.9
+                raise OutputError(f"--{option} is {value}: a share between 0 and 1, such as {such_as}, is expected")
         if self.confidence_dtype not in CONFIDENCE_TYPES:
             raise OutputError(
                 f"confidence as {self.confidence_dtype!r} can't be written: {' or '.join(CONFIDENCE_TYPES)} is expected"
@@ -72,19 +75,28 @@ class MapRequest:
                     f"the layer {layer.name!r} needs both a file and a {layer.option}: give both or neither"
                 )
 
-    def check_calibrated(self, model: TrainedModel) -> None:
-        """Refuse options that need calibrated probabilities if the model has none."""
+    @property
+    def needs_familiarity(self) -> bool:
+        return self.unknown is not None or FAMILIARITY.name in self.files
+
+    def check_model(self, model: TrainedModel) -> None:
+        """Refuse options that need calibrated probabilities or familiarity if the model has none."""
         for option in _CALIBRATED:
             if getattr(self, option) is not None:
                 model.calibrated(f"--{option}")
+        if self.needs_familiarity:
+            model.familiar("--unknown" if self.unknown is not None else "--familiarity")
 
     def check_outputs(self, inputs: Iterable[Path]) -> None:
-        """Refuse files that can't be written, that would replace an input, or that are given twice."""
+        """Refuse files that can't be written, would replace an input or a user's style, or are given twice."""
         taken = list(inputs)
         for path in (*self.outputs(), self.partial):
             suffixes = _TIFF if path in self.files.values() else frozenset()
-            check_output(path, _TIFF | {".png"} if path == self.main else suffixes, inputs=taken)
+            suffixes = _TIFF | {".png"} if path == self.main else suffixes
+            check_output(path, suffixes, inputs=taken, new_folder=True)
             taken.append(path)
+            if path.suffix == ".qml":
+                refuse_foreign_style(path)
 
     @property
     def main(self) -> Path:
@@ -120,10 +132,16 @@ class TrainRequest:
     map: MapRequest = field(default_factory=MapRequest)  # file names relative to the run folder
     both: bool = False  # train a second time, by the other of random and blocks, and compare
     command: str | None = None  # as typed, for the report
+    inputs: Mapping[str, object] | None = None  # options of the command that name or open files, for the report
     force: bool = False  # replace a run in the folder
+    resume: bool = False  # continue the training whose checkpoint is in the folder
+    budget: float | None = None  # minutes; then the training pauses after its epoch and leaves a checkpoint
+    repeat: Mapping[str, object] = field(default_factory=dict)  # how to repeat the command, for the checkpoint
 
     def __post_init__(self) -> None:
-        options = {name: getattr(self.map, name) is not None for name in (*_CALIBRATED, "mask")}
+        if self.budget is not None and not self.budget > 0:
+            raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")
+        options = {name: getattr(self.map, name) is not None for name in (*_SHARES, "mask")}
         options |= {name: not layer.in_every_run and name in self.map.files for name, layer in LAYERS.items()}
         for option, is_given in options.items():
             if is_given and not self.with_map:

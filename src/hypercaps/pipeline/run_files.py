@@ -21,7 +21,7 @@ RUN_FILES = {  # in the order in which they are listed after a training
     **{name: about for layer in LAYERS.values() for name, about in _layer_files(layer).items()},
     "metrics.json": "all figures",
     "curves.png": "loss and validation accuracy by epoch",
-    "history.csv": "the same as numbers",
+    "history.csv": "loss and validation accuracy by epoch, as numbers",
     "reliability.png": "how reliable the confidence is",
     "scene.png": "the scene in three of its bands",
     "labels.png": "the ground truth",

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.classifier import AUTO, ConvCapsClassifier, FoldObserver
+from hypercaps.classifier import ConvCapsClassifier, FoldObserver
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
+from hypercaps.data.statistics import statistics_bytes
 from hypercaps.data.tiling import thinning
-from hypercaps.errors import Interrupted, ModelError, SplitError
+from hypercaps.errors import Interrupted, ModelError, Paused, SplitError
+from hypercaps.inference.familiarity_fit import stored_bytes
 from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.inference.scene_shift import PreparedScene, SceneShift
 from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, write_json, write_npz
-from hypercaps.io.writers.run_folder import RunFolder
+from hypercaps.io.writers.run_folder import CHECKPOINT, RunFolder
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
 from hypercaps.pipeline.evidence import estimate_areas, write_doubtful_labels
@@ -27,11 +35,15 @@ from hypercaps.pipeline.requests import DEFAULT_RUN, SILENT, RunObserver, TrainR
 from hypercaps.pipeline.run_files import LAYER_FILES, RUN_FILES
 from hypercaps.report.map_pictures import colored, raster_picture
 from hypercaps.report.plots import curves_picture, reliability_picture
-from hypercaps.report.quicklook import LONGEST_SIDE, quicklook
+from hypercaps.report.quicklook import LONGEST_SIDE, QuickLook, quicklook
 from hypercaps.report.run_report import make_report
-from hypercaps.report.signatures import make_classes_record
+from hypercaps.report.signatures import ClassesRecord, make_classes_record
 from hypercaps.selection.candidates import choose_candidates
 from hypercaps.selection.choice import MOST_MEMBERS
+from hypercaps.selection.settings import AUTO
+from hypercaps.training.checkpoint_file import CheckpointFile
+from hypercaps.training.loop import OnProgress, Progress
+from hypercaps.training.scene_cache import SceneCache
 from hypercaps.training.spec import TrainingSpec
 
 
@@ -53,43 +65,101 @@ def train_run(
     out: Path,
     request: TrainRequest = DEFAULT_RUN,
     observer: RunObserver = SILENT,
+    cache: SceneCache | None = None,
 ) -> RunResult:
     """Fit, score the test set, map the scene, and write everything into ``out``, or nothing.
 
-    Ctrl-C during mapping skips the map only, and later the report only: the trained model is kept.
+    Ctrl-C during mapping skips the map only, and later the report only: the trained model is kept. A long training
+    keeps a checkpoint in ``out`` until the run is finished. Raises Paused if the time budget ended before. ``cache``
+    keeps what later runs on the same scene need as well.
     """
     labels.check_fits(scene)
+    _check_budget(classifier, request)
     split = _check_can_calibrate(classifier, scene, labels, request)
     twin = _make_twin(classifier, scene, labels, request) if request.both else None
     needed = _bytes_needed(classifier, scene, labels, request)
-    with RunFolder(out, RUN_FILES, force=request.force, needs_bytes=needed) as staging:
+    folder = RunFolder(out, RUN_FILES, force=request.force, resume=request.resume, needs_bytes=needed)
+    with folder as staging, _checkpoint(out, request) as checkpoint:
         folds = FoldObserver(observer.on_comparing, observer.on_candidate)
-        classifier.fit(scene, labels, split, on_progress=observer.on_training, observer=folds)
+        on_training = _pausing(observer.on_training, request.budget, out)
+        classifier.fit(
+            scene, labels, split, on_progress=on_training, observer=folds, checkpoint=checkpoint, cache=cache
+        )
         metrics = run_metrics(classifier)
         if twin is not None and not classifier.history_.interrupted:
-            metrics = _with_both(metrics, twin, scene, labels, observer)
+            metrics = _with_both(metrics, twin, scene, labels, observer, cache)
         classifier.save(staging / "model.safetensors")
         sha256 = file_sha256(staging / "model.safetensors")
         metrics = _with_origin(metrics, classifier, request, sha256)
         metrics = replace(metrics, doubtful=write_doubtful_labels(staging, classifier, scene))
+        facts = _facts_beside(classifier, scene, labels.where_valid(scene))
         _write_training(staging, classifier, metrics)
         mapped = reported = False
         if request.with_map:
             files, on_progress = request.map.inside(staging), observer.on_mapping
+            own = PreparedScene(scene, shift=SceneShift())  # the training scene differs in nothing from itself
             with suppress(KeyboardInterrupt):
-                make_map(classifier, scene, files, model_sha256=sha256, truth=labels, on_progress=on_progress)
+                make_map(classifier, own, files, model_sha256=sha256, truth=labels, on_progress=on_progress)
                 mapped = True
             files.partial.unlink(missing_ok=True)
-        if mapped and request.map.reject is None and request.map.mask is None:
+        if mapped and all(part is None for part in (request.map.reject, request.map.unknown, request.map.mask)):
             metrics = replace(metrics, areas=estimate_areas(classifier, staging / "map.tif"))
         write_json(staging / "metrics.json", metrics.to_json())
         with suppress(KeyboardInterrupt):
-            _write_report(staging, classifier, scene, labels.where_valid(scene))
+            _write_report(staging, facts(), labels.where_valid(scene))
             reported = True
     return RunResult(classifier, metrics, out, mapped=mapped, reported=reported)
 
 
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _checkpoint(out: Path, request: TrainRequest) -> Iterator[CheckpointFile]:
+    """The checkpoint of a run; the run folder removes it at the end."""
+    with CheckpointFile(out / CHECKPOINT, request.repeat, resume=request.resume) as checkpoint:
+        try:
+            yield checkpoint
+        except (KeyboardInterrupt, Interrupted) as stopped:
+            if checkpoint.keep_if_long():
+                raise Interrupted(f"stopped: '{_resume_command(out)}' continues the training") from stopped
+            raise
+
+
+def _pausing(on_training: OnProgress | None, budget: float | None, out: Path) -> OnProgress | None:
+    """The callback of a training that pauses after the epoch in which ``budget``, in minutes, ends."""
+    if budget is None:
+        return on_training
+    deadline = time.monotonic() + 60 * budget
+
+    def watch(now: Progress) -> None:
+        if on_training is not None:
+            on_training(now)
+        has_epoch_ended = now.last is not None and now.last.epoch == now.epoch
+        if has_epoch_ended and now.epoch < now.epochs and time.monotonic() >= deadline:
+            raise Paused(
+                f"the budget ended after epoch {now.epoch} of {now.epochs}: '{_resume_command(out)}' continues the "
+                "training"
+            )
+
+    return watch
+
+
+def _resume_command(out: Path) -> str:
+    return f"hypercaps train --resume {shlex.quote(str(out))}"
+
+
 # ---- before training -------------------------------------------------------------------------------------------------
+
+
+def _check_budget(classifier: ConvCapsClassifier, request: TrainRequest) -> None:
+    """Refuse a time budget of a training that can't pause."""
+    if request.budget is None:
+        return
+    if classifier.split_by == "folds" or classifier.method == AUTO:
+        raise ModelError("a training with folds does not pause after an epoch: leave the budget out")
+    recipe = get_method(classifier.method).recipe(classifier.recipe)
+    recipe.check_overrides(classifier.method, {"budget": request.budget})
 
 
 def _check_can_calibrate(
@@ -135,6 +205,7 @@ def _bytes_needed(classifier: ConvCapsClassifier, scene: Scene, labels: Labels, 
     else:
         spec = TrainingSpec(classifier.method, classifier.recipe, classifier.patch, structure=classifier.structure)
         model = _model_bytes(spec, scene.bands, classes, labelled)
+    model += stored_bytes(scene.bands, classes) + statistics_bytes(scene.bands)
     layers = [LAYERS[name] for name in request.map.files]
     of_pixel = sum(np.dtype(layer.dtype).itemsize * (classes if layer.per_class else 1) for layer in layers)
     # Three times: partial map, rasters and temporary files; the rest is the picture.
@@ -164,14 +235,19 @@ def _model_bytes(spec: TrainingSpec, bands: int, classes: int, labelled: int) ->
 
 
 def _with_both(
-    metrics: RunMetrics, twin: tuple[ConvCapsClassifier, Split], scene: Scene, labels: Labels, observer: RunObserver
+    metrics: RunMetrics,
+    twin: tuple[ConvCapsClassifier, Split],
+    scene: Scene,
+    labels: Labels,
+    observer: RunObserver,
+    cache: SceneCache | None,
 ) -> RunMetrics:
     """Train by the other split as well; Ctrl-C leaves its metrics out."""
     classifier, split = twin
     if observer.on_second is not None:
         observer.on_second(classifier.split_by)
     with suppress(KeyboardInterrupt, Interrupted):
-        classifier.fit(scene, labels, split, on_progress=observer.on_training)
+        classifier.fit(scene, labels, split, on_progress=observer.on_training, cache=cache)
         return replace(metrics, both=side_by_side(metrics, run_metrics(classifier)))
     return metrics
 
@@ -182,12 +258,14 @@ def _with_origin(metrics: RunMetrics, classifier: ConvCapsClassifier, request: T
     return replace(
         metrics,
         command=request.command,
+        inputs=request.inputs,
         params={name: value for name, value in classifier.get_params().items() if value != default[name]},
         versions=dict(model.versions),
         model_sha256=sha256,
         labels_digest=model.split.labels,
         coverage=request.map.coverage,
         reject=request.map.reject,
+        unknown=request.map.unknown,
     )
 
 
@@ -206,12 +284,38 @@ def _write_training(staging: Path, classifier: ConvCapsClassifier, metrics: RunM
         write_bytes(staging / "reliability.png", reliability_picture(metrics.confidence))
 
 
-def _write_report(staging: Path, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> None:
+@dataclass(frozen=True, eq=False)
+class _Facts:
+    """What the report says of the scene and its classes, beside the scores."""
+
+    look: QuickLook
+    classes: ClassesRecord
+
+    @classmethod
+    def find(cls, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> _Facts:
+        look = quicklook(scene)
+        return cls(look, make_classes_record(classifier.model_, scene, labels, classifier.split_, look.caption))
+
+
+def _facts_beside(classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> Callable[[], _Facts]:
+    """Find the facts in another thread, while the map is made and pictures are drawn; call the result to get them.
+
+    Band attribution takes seconds on one core, and so do pictures and rasters. A map by torch is made alone, because
+    its last digits depend on torch's number of threads, which attribution sets.
+    """
+    find = partial(_Facts.find, classifier, scene, labels)
+    if any(member.compiled is None for member in classifier.model_.members):
+        return find
+    worker = ThreadPoolExecutor(1, thread_name_prefix="hypercaps-report")
+    future = worker.submit(find)
+    worker.shutdown(wait=False)
+    return future.result
+
+
+def _write_report(staging: Path, facts: _Facts, labels: Labels) -> None:
     """report.html and the files that it reads."""
-    look = quicklook(scene)
-    classes = make_classes_record(classifier.model_, scene, labels, classifier.split_, look.caption)
-    write_json(staging / "classes.json", asdict(classes))
-    write_bytes(staging / "scene.png", raster_picture(look.picture))
+    write_json(staging / "classes.json", asdict(facts.classes))
+    write_bytes(staging / "scene.png", raster_picture(facts.look.picture))
     write_bytes(staging / "labels.png", raster_picture(colored(_thinned(labels), labels.legend)))
     write_bytes(staging / "report.html", make_report(staging, LAYER_FILES).encode())
 

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.patches import Patch
 
-from hypercaps.data.labels import Labels, Legend, Rgb
+from hypercaps.data.colors import Rgb
+from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.tiling import thinning
 from hypercaps.report.figure import NO_DATA_COLOR, figure_png, hex_color, legend_beside, short_name
 

@@ -54,7 +54,10 @@ def reliability_picture(report: ConfidenceReport) -> bytes:
     figure = Figure(figsize=(9.0, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="perfect calibration")
-    tables = (("before calibration", report.before, report.ece_before), ("calibrated", report.after, report.ece_after))
+    is_fitted = report.calibration not in (None, "none")
+    tables = [("before calibration" if is_fitted else "not calibrated", report.before, report.ece_before)]
+    if report.ece_after is not None and is_fitted:
+        tables.append(("calibrated", report.after, report.ece_after))
     for (name, table, error), color in zip(tables, COLORS, strict=False):
         bins = [row for row in table or () if row.count]
         if bins:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypercaps.report import page, spectra, wording
 from hypercaps.report.doubtful import draw_doubtful, read_doubtful
 from hypercaps.report.figure import NO_DATA_COLOR, hex_color
 from hypercaps.report.map_pictures import confidence_colors, painted, raster_picture
+from hypercaps.report.python_code import python_code
 from hypercaps.report.quicklook import LONGEST_SIDE
 from hypercaps.report.signatures import ClassesRecord, ClassRecord
 from hypercaps.report.split_picture import split_picture
@@ -58,7 +60,7 @@ def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
         no_data_color=hex_color(NO_DATA_COLOR),
         rows=_class_rows(run),
         class_colors={entry.label: entry.color for entry in classes.classes},
-        unsure=_unsure_row(run),
+        marked=_marked_rows(run),
         hectares=run.map is not None and run.map.hectares is not None,
         split=split_picture(folder / "split.npz", classes.scene, metrics.split),
         curves=_picture(folder / "curves.png"),
@@ -68,7 +70,8 @@ def make_report(folder: Path, rasters: Mapping[str, str]) -> str:
         axis=spectra.make_axis(classes),
         doubtful=draw_doubtful(read_doubtful(folder / "doubtful.json"), classes),
         doubtful_files=[name for name in ("doubtful.gpkg", "doubtful.csv") if (folder / name).exists()],
-        python=_python_code(metrics),
+        python=python_code(metrics),
+        epochs_text=wording.epochs_text(metrics, _second_epochs(folder / "history.csv")),
     )
 
 
@@ -83,18 +86,28 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "split_text": wording.split_text(metrics),
         "unscored_text": wording.unscored_text(metrics),
         "untested_text": wording.untested_text(metrics),
+        "one_area_text": wording.one_area_text(metrics),
         "question_text": wording.question_text(metrics),
         "baseline_text": wording.baseline_text(metrics),
+        "calibration_text": wording.calibration_text(metrics),
         "contradiction_text": wording.contradiction_text(metrics),
         "compared_text": wording.compared_text(metrics.candidates),
         "unit_names": wording.unit_names(metrics),
         "candidates": wording.ranked(metrics.candidates),
         "among_labels": wording.among_labels(metrics),
-        "advice": [None if both else wording.leakage_text(metrics), wording.scene_text(metrics)],
+        "advice": [] if both else [wording.leakage_text(metrics), wording.scene_text(metrics)],  # both_text has them
         "both": both,
         "both_text": wording.both_text(both) if both else None,
         "tested": [_tested_classes(scores) for scores in (metrics, *both.values())],
     }
+
+
+def _second_epochs(history: Path) -> int:
+    """Number of epochs of the second of two networks; 0: one was trained."""
+    if not history.exists():
+        return 0
+    with history.open(newline="", encoding="utf-8") as file:
+        return sum(row["stage"] == "2" for row in csv.DictReader(file))
 
 
 def _picture(file: Path) -> bytes | None:
@@ -121,6 +134,11 @@ def _make_panels(run: RunFolder) -> list[Panel]:
             Panel("Map", "predicted class of each pixel", raster_picture(painted(run.map.classes, run.map.colors))),
             Panel("Confidence", None, raster_picture(confidence_colors(confidence))),
         ]
+        if (folder / "familiarity.tif").exists():
+            familiarity = look_at_raster(folder / "familiarity.tif", LONGEST_SIDE)
+            panels.append(
+                Panel("Familiarity", "dark: unlike any label", raster_picture(confidence_colors(familiarity)))
+            )
     return panels
 
 
@@ -147,9 +165,11 @@ class ClassRow(NamedTuple):
         return self.entry.train + self.entry.val + self.entry.test
 
 
-class UnsureRow(NamedTuple):
-    """Pixels below the threshold of ``--reject``."""
+class MarkedRow(NamedTuple):
+    """Pixels of a map that have no class of the legend: those below ``--reject`` or ``--unknown``."""
 
+    name: str
+    meaning: str
     color: str
     area: Area
 
@@ -172,12 +192,18 @@ def _class_rows(run: RunFolder) -> list[ClassRow]:
     return rows
 
 
-def _unsure_row(run: RunFolder) -> UnsureRow | None:
-    """Of a map with ``--reject``; unsure is the only value of such a map that is no class."""
-    if run.map is None or run.metrics.reject is None:
-        return None
-    [label] = set(run.map.colors) - {entry.label for entry in run.classes.classes} - {0}
-    return UnsureRow(hex_color(run.map.colors[label]), _area(run.map, label))
+def _marked_rows(run: RunFolder) -> list[MarkedRow]:
+    if run.map is None:
+        return []
+    reject, unknown = run.metrics.reject, run.metrics.unknown
+    meanings = {"unsure": f"confidence below {reject}", "unknown": f"familiarity below {unknown}"}
+    names = [name for name, value in (("unsure", reject), ("unknown", unknown)) if value is not None]
+    classes = {entry.label for entry in run.classes.classes}
+    found = {name: label for label, name in run.map.names.items() if label not in classes}
+    return [
+        MarkedRow(name, meanings[name], hex_color(run.map.colors[found[name]]), _area(run.map, found[name]))
+        for name in names
+    ]
 
 
 def _area(of_map: MapLook, label: int) -> Area:
@@ -189,16 +215,3 @@ def _area(of_map: MapLook, label: int) -> Area:
 
 def _tested_classes(metrics: RunMetrics) -> int:
     return sum(row.accuracy is not None for row in metrics.per_class)
-
-
-def _python_code(metrics: RunMetrics) -> str:
-    """The same run in Python."""
-    params = ", ".join(f"{name}={value!r}" for name, value in (metrics.params or {}).items())
-    own_split = metrics.split in ("file", "given")
-    opened = 'split = open_split("split.npz", labels)\n' if own_split else ""
-    return (
-        f"from hypercaps import ConvCapsClassifier, open_labels, open_scene{', open_split' if own_split else ''}\n"
-        "scene = open_scene(...)  # the same scene\n"
-        f"labels = open_labels(..., scene=scene)\n{opened}"
-        f"ConvCapsClassifier({params}).fit(scene, labels{', split' if own_split else ''})"
-    )

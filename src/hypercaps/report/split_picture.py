@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
 
-from hypercaps.data.labels import Rgb
+from hypercaps.data.colors import Rgb
 from hypercaps.data.tiling import thinning
 from hypercaps.report.figure import COLORS, NO_DATA_COLOR, hex_color
 from hypercaps.report.map_pictures import raster_picture

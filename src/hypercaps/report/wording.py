@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from hypercaps.inference.calibration import FEWEST_PIXELS
 from hypercaps.inference.run_metrics import Bounds, CandidateRow, RunMetrics
 
 MUCH_LEAKAGE = 0.05  # above this, the scores of a random split are explained
@@ -17,12 +18,13 @@ _UNITS = {  # kind of spatial units: one of them, and several
     "blocks": ("block", "blocks"),
 }
 
+_NETWORK = "convcapsnet"
 _MANY = 4  # candidates that are counted, not named
 _COMPARED = (
-    "All were compared on the same out-of-fold pixels, by log loss; one that was left out early, on those of the folds "
-    "that it was run on. The average of lda, logistic and random-forest is kept unless a candidate is clearly better. "
-    "The best of several looks slightly better on the pixels that chose it than it is."
+    "All were compared on the same out-of-fold pixels; one that was left out early, on those of the folds that it was "
+    "run on."
 )
+_CAUTION = "The best of several looks slightly better on the pixels that chose it than it is."
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
@@ -115,6 +117,27 @@ def untested_text(metrics: RunMetrics) -> str | None:
     return f"Not tested: {joined(names)}. OA, AA and kappa say nothing about {them}.{reason}"
 
 
+def one_area_text(metrics: RunMetrics) -> str | None:
+    """Which classes were tested inside of their only labelled area, if any."""
+    names = metrics.within_one_area
+    if not names or metrics.oa is None:
+        return None
+    whose = "its labels are" if len(names) == 1 else "the labels of each are"
+    return (
+        f"Tested near training labels only: {joined(names)}; {whose} one connected area, which was cut into pieces. "
+        "Elsewhere accuracy can be far lower: label a second area."
+    )
+
+
+def epochs_text(metrics: RunMetrics, second: int) -> str | None:
+    """How long the model was trained; None for a method without epochs. ``second``: epochs of a second network."""
+    if metrics.epochs <= 1:
+        return None
+    stages = f" ({metrics.epochs - second} of a first network and {second} of a second one)" if second else ""
+    stopped = "; stopped early by the user" if metrics.interrupted else ""
+    return f"{metrics.epochs} epochs{stages}; the weights are those of epoch {metrics.best_epoch}{stopped}."
+
+
 # ---- where the scores hold -------------------------------------------------------------------------------------------
 
 
@@ -166,8 +189,9 @@ def scene_text(metrics: RunMetrics) -> str | None:
     )
     if metrics.n_test < FEW_PIXELS:
         return f"{how}. Fewer than {FEW_PIXELS} test pixels are too few to say what accuracy to expect elsewhere."
-    bounds = metrics.oa_interval
-    expected = "this accuracy" if bounds is None else f"an accuracy of {interval_text(bounds)} %"
+    if metrics.oa_interval is None:
+        return f"{how}: expect a lower accuracy in another scene."
+    expected = f"an accuracy of {interval_text(metrics.oa_interval)} %"
     where = "on ground like the labelled ground of this scene" if folds else "in the rest of this scene"
     return f"{how}: expect {expected} {where}, and a lower one in another scene."
 
@@ -184,6 +208,37 @@ def both_text(both: Mapping[str, RunMetrics]) -> str:
     return text if of_scene is None else f"{text} For the block split: {of_scene[0].lower()}{of_scene[1:]}"
 
 
+# ---- confidence ------------------------------------------------------------------------------------------------------
+
+
+def calibration_text(metrics: RunMetrics) -> str | None:
+    """What confidence means, and how well it agrees with accuracy; None: it was not evaluated."""
+    confidence = metrics.confidence
+    if confidence is None:
+        return None
+    before = f"{100 * confidence.ece_before:.1f} percentage points on average"
+    folds = metrics.split == "folds"
+    if confidence.ece_after is None:
+        reason = "" if folds else ", because there were no validation pixels"
+        return f"Confidence is not calibrated{reason}: it is the raw score and differs from accuracy by {before}."
+    pixels = "" if confidence.pixels is None else f"{confidence.pixels:,} "
+    sample = f"{pixels}{'out-of-fold predictions' if folds else 'validation pixels'}"
+    if confidence.calibration != "none":
+        return (
+            f"Confidence, calibrated on {sample} ({confidence.calibration}), differs from accuracy by "
+            f"{100 * confidence.ece_after:.1f} percentage points on average ({100 * confidence.ece_before:.1f} before "
+            "calibration)."
+        )
+    if confidence.pixels is not None and confidence.pixels < FEWEST_PIXELS:
+        reason = f"{sample} are too few to calibrate on ({FEWEST_PIXELS} or more are needed)"
+    else:
+        reason = f"on {sample}, calibration did not improve it clearly"
+    return (
+        f"Confidence is not calibrated, because {reason}: it is the model's own score and differs from accuracy by "
+        f"{before}."
+    )
+
+
 # ---- comparisons and labels ------------------------------------------------------------------------------------------
 
 
@@ -196,10 +251,11 @@ def baseline_text(metrics: RunMetrics) -> str | None:
     # An average that was chosen by log loss has LDA among its members or its candidates: no advice then.
     if round(simple.oa, 1) > round(metrics.oa, 1) and not metrics.method.startswith("average"):
         return (
-            f"{name}, the simplest method, is better on the same pixels: {simple.oa:.1f} % against {metrics.oa:.1f} %; "
-            f"to use it, type --method {simple.method}."
+            f"{name}, the simplest method, is better on the same pixels: {score_text(simple.oa, simple.oa_interval)} "
+            f"against {score_text(metrics.oa, metrics.oa_interval)}; to use it, type --method {simple.method}."
         )
-    return f"{name} on the same pixels: {simple.oa:.1f} % ({simple.seconds:.1f} s)."
+    took = f", in {simple.seconds:.1f} s" if simple.seconds else ""  # a model file does not keep it
+    return f"{name} on the same pixels: {score_text(simple.oa, simple.oa_interval)}{took}."
 
 
 def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
@@ -209,16 +265,33 @@ def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
 
 
 def compared_text(candidates: Iterable[CandidateRow]) -> str:
-    """How candidates were compared, and which were not run."""
+    """How candidates were compared and chosen, and which were not run."""
+    rows = list(candidates)
+    text = f"{_COMPARED} {_default_text(rows)} {_CAUTION}"
     not_run: dict[str, list[str]] = {}
-    for row in candidates:
+    for row in rows:
         if row.oa is None:
             not_run.setdefault(row.outcome.removeprefix("not run: "), []).append(row.name)
     left_out = [
         f"{joined(names) if len(names) < _MANY else f'{len(names)} further candidates'} ({why})"
         for why, names in not_run.items()
     ]
-    return f"{_COMPARED} Not run: {'; '.join(left_out)}." if left_out else _COMPARED
+    return f"{text} Not run: {'; '.join(left_out)}." if left_out else text
+
+
+def _default_text(rows: Iterable[CandidateRow]) -> str:
+    """What is kept unless another candidate is clearly better."""
+    default = [row for row in rows if row.is_default]
+    names = [row.name for row in default]
+    if not default:
+        return "The one with the lowest log loss is kept, or an average with others."
+    if default[0].method != _NETWORK:
+        kept = names[0] if len(names) == 1 else f"The average of {joined(names)}"
+        return f"{kept} is kept unless a candidate is clearly better."
+    return (
+        "Neighbouring pixels mostly belong to one field here (windows help LDA, label propagation does not harm it), "
+        f"so {names[0]} is kept unless a candidate is clearly more accurate."
+    )
 
 
 def is_chosen(row: CandidateRow) -> bool:
@@ -239,10 +312,12 @@ def contradiction_text(metrics: RunMetrics) -> str | None:
     if not metrics.doubtful:
         return None
     verb = "is" if metrics.doubtful == 1 else "are"
+    unit = _its_unit(metrics)
+    unseen = "it" if unit == "it" else f"it, or not seen {unit},"
     return (
-        f"{_counted(metrics.doubtful, 'label')} {verb} contradicted with high confidence: a model that had not seen "
-        f"it, or not seen {_its_unit(metrics)}, assigns the pixel to another class. Such a label may be wrong, or the "
-        "class may look here as it does nowhere else in the labels."
+        f"{_counted(metrics.doubtful, 'label')} {verb} contradicted with high confidence (doubt of 0.5 or more): a "
+        f"model that had not seen {unseen} assigns the pixel to another class. Such a label may be wrong, or the class "
+        "may look here as it does nowhere else in the labels."
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hypercaps.errors import ModelError
-from hypercaps.training.spec import TrainingSpec
+from hypercaps.errors import ModelError, did_you_mean
+
+if TYPE_CHECKING:
+    from hypercaps.training.spec import TrainingSpec
 
 NETWORK = "convcapsnet"
+GUIDED = "guided"  # recipe with label propagation in which LDA takes part
 PATCHES = (1, 3, 5, 7)
 
 
@@ -27,10 +30,16 @@ class Candidate:
 
     @property
     def is_propagated(self) -> bool:
-        return self.recipe == "best"
+        return self.recipe in ("best", GUIDED)
+
+    @property
+    def is_guided(self) -> bool:
+        return self.recipe == GUIDED
 
     def spec(self, base: TrainingSpec) -> TrainingSpec:
         """The training of this candidate, with seed and device of ``base``."""
+        from hypercaps.training.spec import TrainingSpec  # imports torch
+
         return TrainingSpec(self.method, self.recipe, self.patch, self.whitening, seed=base.seed, device=base.device)
 
 
@@ -47,6 +56,9 @@ def _network(patch: int, whitening: str, recipe: str) -> Candidate:
     if recipe == "best":
         parts.append("propagated")
         words.append("labels propagated over the scene")
+    if recipe == GUIDED:
+        parts.append("guided")
+        words.append("labels propagated over the scene with the help of LDA")
     return Candidate("-".join(parts), ", ".join(words), NETWORK, patch, recipe, whitening, is_simple=False)
 
 
@@ -60,10 +72,12 @@ CANDIDATES: tuple[Candidate, ...] = (
     *(
         _network(patch, whitening, recipe)
         for patch in PATCHES
-        for whitening in ("plain", "damped")
+        for whitening in ("robust", "damped")
         for recipe in ("augmented", "best")
     ),
+    _network(PATCHES[-1], "robust", GUIDED),
 )
+LDA = CANDIDATES[0]  # also the baseline of every other method
 
 
 def choose_candidates(names: Sequence[str] | None) -> tuple[Candidate, ...]:
@@ -77,8 +91,6 @@ def choose_candidates(names: Sequence[str] | None) -> tuple[Candidate, ...]:
         found = [one for one in CANDIDATES if one.name == name] or [one for one in CANDIDATES if one.method == name]
         if not found:
             known = list(dict.fromkeys([one.method for one in CANDIDATES] + [one.name for one in CANDIDATES]))
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ModelError(f"there is no candidate {name!r}: known are {', '.join(known)}{hint}")
+            raise ModelError(f"there is no candidate {name!r}: known are {', '.join(known)}{did_you_mean(name, known)}")
         chosen += [one for one in found if one not in chosen]
     return tuple(sorted(chosen, key=CANDIDATES.index))

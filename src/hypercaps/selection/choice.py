@@ -1,9 +1,9 @@
 """Which of the compared candidates is trained on all labels: one of them, or an average of the best few.
 
 By log loss of the out-of-fold pixels, which uses all of a probability, not only its argmax. Choosing is not free: folds
-flatter flexible methods, whose scores fall most on new ground, and a few units choose almost at random. So the average
-of LDA, logistic regression and random forest is the answer unless a candidate is better than it by more than the
-standard error (a t test); docs/evidence.md has the experiments.
+flatter flexible methods, whose scores fall most on new ground, and a few units choose almost at random. So a default
+is the answer unless a candidate is clearly better (a t test): in a scene of fields the network with label propagation,
+elsewhere the average of LDA, logistic regression and random forest; docs/evidence.md has the experiments.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ MOST_MEMBERS = 3
 _LEAST = 1e-12  # probability, for logarithms
 _LEAST_WEIGHT = 0.1  # members below it are left out
 _SURE = 0.9  # probability that a candidate is better than the basic methods, to replace them
+LEAST_UNITS = 20  # held-out units; with fewer, chance decides, and only a candidate that is far better is chosen
+_VERY_SURE = 0.99  # the same to replace a network in a scene of fields, where folds understate label propagation
 _ITERATIONS = 200
 _PRIOR = 2.0  # units, for the weights of an average
 _BASIC_PRIOR = 10.0  # the same for the basic methods, which are nearly equal on most scenes
@@ -70,9 +72,14 @@ def excess(one: Losses, other: Losses) -> tuple[float, float]:
     return mean, error
 
 
-def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold]) -> Choice:
-    """The average of the basic methods, or, where a candidate is clearly better, an average of the best few."""
+def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold], default: Candidate | None = None) -> Choice:
+    """The default, or, where a candidate is clearly better, that one or an average of the best few.
+
+    ``default`` is a network that suits the scene; None: the average of the basic methods.
+    """
     complete = {one: result for one, result in results.items() if result.is_complete}
+    if default in complete and not any(is_clearly_worse(complete[default], other) for other in complete.values()):
+        return Choice((default,), (1.0,))
     basic = [one for one in complete if one.name in BASIC]
     losses = {one: Losses.of(result) for one, result in complete.items()}
     if basic:
@@ -86,6 +93,21 @@ def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold]) -> Choi
     else:
         best = min(losses, key=lambda one: losses[one].mean)
     return _best_few(problem, complete, losses, best)
+
+
+def is_clearly_worse(network: OutOfFold, other: OutOfFold) -> bool:
+    """Whether a network is less accurate on the folds that it has run, by a t test."""
+    same_folds = other.first_folds(network.done)
+    more, error = excess(_errors(network), _errors(same_folds))
+    return more > _quantile(network, _VERY_SURE) * error and more > 0
+
+
+def _quantile(result: OutOfFold, probability: float) -> float:
+    """Of Student's t distribution, with units as the sample."""
+    from scipy.special import stdtrit
+
+    units = np.unique(result.problem.unit[result.known]).size
+    return float(stdtrit(max(units - 1, 1), probability))
 
 
 def _best_few(
@@ -122,22 +144,24 @@ class _Average:
         """Whether a candidate is better in log loss and in accuracy, in one of them by a t test.
 
         For a network, accuracy by the t test is enough: one wrong polygon with high confidence costs it as much log
-        loss as many right ones save.
+        loss as many right ones save. With few units, both tests are needed, at a higher level.
         """
-        from scipy.special import stdtrit
-
-        quantile = float(stdtrit(max(np.unique(losses.unit).size - 1, 1), _SURE))
+        few = np.unique(losses.unit).size < LEAST_UNITS
+        quantile = _quantile(other, _VERY_SURE if few else _SURE)
         compared = [excess(losses, self.losses), excess(_errors(other), self.errors)]
         by_loss, by_accuracy = (mean < -quantile * error for mean, error in compared)
+        if few:
+            return by_loss and by_accuracy
         if by_accuracy and not candidate.is_simple:
             return True
         return all(mean < 0 for mean, _ in compared) and (by_loss or by_accuracy)
 
 
 def _errors(result: OutOfFold) -> Losses:
-    """1 for each pixel whose class is wrong, else 0."""
-    problem = result.problem
-    return Losses((result.raw.argmax(axis=1) != problem.truth).astype(np.float64), problem.unit)
+    """1 for each known pixel whose class is wrong, else 0."""
+    problem, known = result.problem, result.known
+    wrong = result.raw[known].argmax(axis=1) != problem.truth[known]
+    return Losses(wrong.astype(np.float64), problem.unit[known])
 
 
 def _average(problem: FoldProblem, results: Sequence[OutOfFold], prior: float, least_weight: float = 0.0) -> _Average:

@@ -58,7 +58,7 @@ def train_final(
 
 def _fit_member(problem: FoldProblem, member: Member, split: Split, on_progress: OnProgress | None) -> FittedModel:
     job = member.spec.job(problem.scene, problem.labels, split, problem.unit_of_pixel)
-    return fit_model(job, preprocessing=problem.preprocessing(job.preprocessing), on_progress=on_progress)
+    return fit_model(job, cache=problem.cache, on_progress=on_progress)
 
 
 def _as_member(model: TrainedModel, member: Member) -> TrainedModel:

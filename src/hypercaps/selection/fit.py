@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from torch import nn
 
@@ -10,9 +11,11 @@ from hypercaps.compute.devices import current_versions
 from hypercaps.inference.model import TrainedModel
 from hypercaps.models.history import History, TrainingRecord
 from hypercaps.models.protocols import Solvable
+from hypercaps.training.checkpoint_file import CheckpointFile
 from hypercaps.training.job import TrainingData, TrainingJob
 from hypercaps.training.loop import LoopSettings, OnProgress
 from hypercaps.training.preprocessing import Preprocessing
+from hypercaps.training.scene_cache import SceneCache
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,18 @@ class FittedModel:
 
 
 def fit_model(
-    job: TrainingJob, *, preprocessing: Preprocessing | None = None, on_progress: OnProgress | None = None
+    job: TrainingJob,
+    *,
+    cache: SceneCache | None = None,
+    on_progress: OnProgress | None = None,
+    checkpoint: CheckpointFile | None = None,
 ) -> FittedModel:
-    """Train on the job's pixels; ``preprocessing`` is fitted to the scene unless it is given."""
-    data = TrainingData.read(job, preprocessing)
+    """Train on the job's pixels; ``cache``, of its scene, keeps what other trainings on the scene need as well."""
+    data = TrainingData.read(job, cache)
+    if checkpoint is not None:
+        checkpoint.begin(lru_cache(lambda: data.identity(job)))
     method, batch_size = job.method, job.record.batch_size or 1
-    settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress)
+    settings = LoopSettings(method.loss, batch_size, method.semi_supervised, job.device, on_progress, checkpoint)
     trained = job.recipe.train(data.trainer(job, settings))
     record = replace(trained.record, best_epoch=trained.history.best_epoch)
     model = _build_model(job, data.preprocessing, trained.network, record)

@@ -10,21 +10,21 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split
+from hypercaps.data.splits import Split, units_per_class
 from hypercaps.data.splits.distances import compare_distances
 from hypercaps.data.splits.folds import Folds
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.run_metrics import Baseline, CandidateRow
 from hypercaps.inference.scoring import score_out_of_fold, with_intervals
-from hypercaps.selection.candidates import CANDIDATES, Candidate
+from hypercaps.selection.candidates import LDA, Candidate
 from hypercaps.selection.final import FinalModel, Member, train_final
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, cross_fit
-from hypercaps.selection.race import OnCandidate, OnComparing, Race, RaceSettings, units_per_class
+from hypercaps.selection.race import OnCandidate, OnComparing, Race, RaceSettings
 from hypercaps.training.loop import OnProgress
 from hypercaps.training.patches import valid_pixels
+from hypercaps.training.scene_cache import SceneCache
 from hypercaps.training.spec import TrainingSpec
 
-LDA = next(one for one in CANDIDATES if one.name == "lda")
 _MAX_VALIDITY = 1 << 22  # pixels of a scene whose validity is read for the distances; larger ones count as valid
 
 
@@ -39,9 +39,9 @@ class FoldedTraining:
     on_comparing: OnComparing | None = None
     on_candidate: OnCandidate | None = None
 
-    def run(self, scene: Scene, labels: Labels, folds: Folds, split: Split) -> FoldedResult:
+    def run(self, cache: SceneCache, labels: Labels, folds: Folds, split: Split) -> FoldedResult:
         """Compare or cross-fit on ``folds``, then train on all training pixels of ``split``."""
-        problem = FoldProblem(scene, labels, folds)
+        problem = FoldProblem(cache, labels, folds)
         if self.candidates is None:
             return self._run_one(problem, split)
         settings = RaceSettings(self.spec, self.candidates, self.seconds, self.on_comparing, self.on_candidate)
@@ -89,6 +89,7 @@ class FoldedResult:
             units=folds.units.kind,
             n_units=folds.units.count,
             untested=tuple(legend[position].name for position in folds.untested()),
+            within_one_area=tuple(legend[position].name for position in folds.within_one_area()),
             distances=compare_distances(folds, _validity(problem.scene)).in_words(),
             leakage=_leakage(folds, 2 * self.final.model.halo + 1),
         )
@@ -102,6 +103,7 @@ class FoldFacts:
     units: str  # kind of the units
     n_units: int
     untested: tuple[str, ...]  # names of the classes that could not be held out
+    within_one_area: tuple[str, ...]  # of those that were tested inside of their only labelled area
     distances: str  # how far from labels the held-out pixels are, compared with the ground to be mapped
     leakage: float  # share of held-out pixels whose patch contains a training pixel
 
@@ -110,7 +112,8 @@ def _baseline(problem: FoldProblem, base: TrainingSpec, result: OutOfFold | None
     """LDA on the same folds."""
     if result is None or not result.is_complete:
         result = cross_fit(problem, LDA.spec(base))
-    return Baseline(LDA.method, 100.0 * result.correct / problem.truth.size, result.seconds)
+    oa = 100.0 * result.correct / problem.truth.size
+    return Baseline(LDA.method, oa, result.seconds, result.oa_interval())
 
 
 def _validity(scene: Scene) -> npt.NDArray[np.bool_] | None:

@@ -38,7 +38,7 @@ def predict_from_neighbours(
         folds = draw_folds(problem.labels, alone, seed=problem.folds.seed)
     except SplitError:
         return None
-    by_pixel = FoldProblem(problem.scene, problem.labels, folds)
+    by_pixel = FoldProblem(problem.cache, problem.labels, folds)
     specs = [one.spec(base) for one in _METHODS if one.patch <= min(problem.labels.shape)]
     found: list[OutOfFold] = [cross_fit(by_pixel, spec) for spec in specs]
     found.append(propagated_lda(by_pixel, specs[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,13 +12,16 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
+from hypercaps.data.splits import units_per_class
 from hypercaps.data.splits.folds import Folds
 from hypercaps.errors import Interrupted
 from hypercaps.inference.calibration import cross_calibrate
+from hypercaps.inference.intervals import score_intervals
+from hypercaps.inference.metrics import confusion_counts
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.scoring import pixel_scores
 from hypercaps.selection.fit import FittedModel, fit_model
-from hypercaps.training.preprocessing import PREPROCESSINGS, Preprocessing
+from hypercaps.training.scene_cache import SceneCache
 from hypercaps.training.spec import TrainingSpec
 
 Integers = npt.NDArray[np.int64]
@@ -30,10 +33,13 @@ RawScores = npt.NDArray[np.float32]  # (M, n)
 class FoldProblem:
     """A scene, its labels and their folds: what all candidates of a comparison share."""
 
-    scene: Scene
+    cache: SceneCache  # of the scene, for all trainings
     labels: Labels  # without those on invalid pixels, and only those that may train
     folds: Folds
-    _fitted: dict[str, Preprocessing] = field(default_factory=dict)  # by name: fitted once for all trainings
+
+    @property
+    def scene(self) -> Scene:
+        return self.cache.scene
 
     @cached_property
     def pixels(self) -> Integers:
@@ -64,15 +70,10 @@ class FoldProblem:
         units[self.folds.units.pixels] = self.folds.units.unit
         return units
 
-    def preprocessing(self, name: str) -> Preprocessing:
-        if name not in self._fitted:
-            self._fitted[name] = PREPROCESSINGS[name](self.scene)
-        return self._fitted[name]
-
     def fit_fold(self, spec: TrainingSpec, k: int) -> FittedModel:
         """A model that has not seen the units of fold ``k``; their pixels count as unlabelled ground."""
         job = spec.job(self.scene, self.labels, self.folds.split(k, spec.patch_side), self.unit_of_pixel)
-        return fit_model(job, preprocessing=self.preprocessing(job.preprocessing))
+        return fit_model(job, cache=self.cache)
 
     def score(self, model: TrainedModel, k: int) -> RawScores:
         """Raw scores of the pixels of fold ``k``, in ascending order."""
@@ -113,6 +114,14 @@ class OutOfFold:
         """Number of known pixels whose class is right."""
         known = self.known
         return int((self.raw[known].argmax(axis=1) == self.problem.truth[known]).sum())
+
+    def oa_interval(self) -> tuple[float, float]:
+        """95 % interval of the share of known pixels whose class is right, in percent."""
+        known, classes = self.known, self.raw.shape[1]
+        truth = self.problem.truth[known]
+        confusion = confusion_counts(truth, self.raw[known].argmax(axis=1), classes)
+        interval = score_intervals(confusion, units_per_class(truth, self.problem.unit[known], classes)).oa
+        return interval.low, interval.high
 
     def first_folds(self, count: int) -> OutOfFold:
         """The same predictions as if only the first ``count`` folds had been run."""

@@ -46,11 +46,11 @@ def _pixel_graph(problem: FoldProblem) -> tuple[label_propagation.Indices, csr_a
     region = label_propagation.region_near_labels(scene.shape[:2], labelled, MAX_PIXELS)
     region.ravel()[labelled] = True
     pixels = valid_pixels(scene, without=np.empty(0, dtype=np.int64), within=region)
-    whitening = problem.preprocessing("centred whitening")
+    whitening = problem.cache.preprocessing("centred whitening")
     assert isinstance(whitening, PCAWhitening)
     white = np.empty((pixels.size, scene.bands), dtype=np.float32)
     for at, read in read_pixels(scene, pixels):
-        white[at] = whitening.transform(read.values, read.valid).numpy()
+        white[at] = whitening.transform(read.values, read.valid)
     features = label_propagation.edge_features(whitening, white)
     return pixels, label_propagation.pixel_graph_laplacian(pixels, scene.cols, features)
 

@@ -2,29 +2,28 @@
 
 Simple methods run on all folds. LDA on windows of growing size and LDA with label propagation tell which patch, and
 whether propagation, suits the scene; only the network with these settings is trained, and it is given up after a fold
-in which it is behind the best simple method by more than the standard error.
+in which it is behind the best simple method.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import HypercapsError, ModelError
-from hypercaps.inference.intervals import score_intervals
-from hypercaps.inference.metrics import confusion_counts
 from hypercaps.inference.run_metrics import CandidateRow
 from hypercaps.selection.candidates import PATCHES, Candidate
-from hypercaps.selection.choice import Choice, Losses, choose, excess
+from hypercaps.selection.choice import BASIC, LEAST_UNITS, Choice, Losses, choose, excess, is_clearly_worse
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, run_fold
 from hypercaps.selection.propagation import MAX_LABELS, propagated_lda
 from hypercaps.training.spec import TrainingSpec
 
 _NETWORK_SHARE = 0.5  # of the time limit that must be left for a network to begin
+_GUIDE_ERROR = 0.05  # share of the pixels that LDA on windows may have wrong to take part in label propagation
 Integers = npt.NDArray[np.int64]
 OnComparing = Callable[[str, int, int, int, int], None]  # candidate, fold, folds, candidates done, candidates
 OnCandidate = Callable[[CandidateRow], None]
@@ -41,6 +40,28 @@ class RaceSettings:
     on_candidate: OnCandidate | None = None
 
 
+@dataclass(frozen=True)
+class _Suited:
+    """What a network should be like in this scene."""
+
+    patch: int
+    propagated: bool
+    guided: bool = False
+
+    def difference(self, network: Candidate) -> tuple[bool, bool, int, bool]:
+        """How far a network is from it; small patches go with damped whitening."""
+        whitening = "damped" if self.patch <= 3 and not self.propagated else "robust"
+        return (
+            network.is_propagated != self.propagated,
+            network.is_guided != self.guided,
+            abs(network.patch - self.patch),
+            network.whitening != whitening,
+        )
+
+
+_UNKNOWN = _Suited(PATCHES[-1], True)  # without evidence
+
+
 @dataclass
 class Race:
     """A comparison under way."""
@@ -49,6 +70,7 @@ class Race:
     settings: RaceSettings
     results: dict[Candidate, OutOfFold] = field(default_factory=dict)
     outcomes: dict[Candidate, str] = field(default_factory=dict)  # why a candidate did not finish
+    default: Candidate | None = None  # a network that is kept unless another candidate is clearly better
     started: float = field(default_factory=time.perf_counter)
 
     def run(self) -> Choice:
@@ -63,7 +85,7 @@ class Race:
                 f"the time limit of {self.settings.seconds:.3g} s is too short for one candidate on "
                 f"{self.problem.folds.count} folds: raise --budget, or name a single method with --method"
             )
-        return choose(self.problem, self.results)
+        return choose(self.problem, self.results, self.default)
 
     # ---- candidates ----------------------------------------------------------------------------------------------
 
@@ -89,10 +111,12 @@ class Race:
     def _networks(self) -> list[Candidate]:
         """The networks worth a training, by the evidence of simple methods; the others are noted as not run."""
         networks = [one for one in self._possible() if not one.is_simple]
-        if len(networks) <= 1:
-            return networks
-        wanted = self._preferred_network()
-        chosen = min(networks, key=lambda one: _difference(one, wanted))
+        if not networks:
+            return []
+        suited = self._suited_network()
+        chosen = min(networks, key=(suited or _UNKNOWN).difference)
+        if suited is not None and suited.propagated and chosen.is_propagated:
+            self.default = chosen
         for one in networks:
             if one not in (chosen, self._first_stage(chosen)):
                 self.outcomes[one] = f"not run: LDA favours {chosen.name}"
@@ -105,23 +129,31 @@ class Race:
         alike = (one for one in self.settings.candidates if one.method == network.method and not one.is_propagated)
         return next((one for one in alike if (one.patch, one.whitening) == (network.patch, network.whitening)), None)
 
-    def _preferred_network(self) -> tuple[int, bool]:
-        """Patch and propagation that suit the scene, by the log loss of LDA in their place."""
-        windows = {one.patch: self._loss(one) for one in self.results if one.method == "lda"}
-        known = {patch: loss for patch, loss in windows.items() if loss is not None}
-        if not known:
-            return PATCHES[-1], True
-        patch = min(known, key=lambda patch: known[patch])
-        many = self.problem.folds.units.pixels.size > MAX_LABELS
-        if 1 not in known or many or self._out_of_time(1.0):
-            return patch, patch > 1
-        base = next(one for one in self.results if one.method == "lda" and one.patch == 1)
-        propagated = Losses.of(propagated_lda(self.problem, base.spec(self.settings.base))).mean < known[1]
-        return (PATCHES[-1], True) if propagated else (patch, False)
+    def _suited_network(self) -> _Suited | None:
+        """Patch and propagation that suit the scene, by the evidence of LDA in their place; None: there is none."""
+        lda = {one.patch: one for one in self.results if one.method == "lda" and self.results[one].is_complete}
+        if not lda:
+            return None
+        patch = min(lda, key=lambda patch: Losses.of(self.results[lda[patch]]).mean)
+        if 1 not in lda or not self._is_of_fields(lda):
+            return _Suited(patch, False)
+        correct = max(self.results[one].correct for one in lda.values())
+        return _Suited(PATCHES[-1], True, correct >= (1 - _GUIDE_ERROR) * self.problem.truth.size)
 
-    def _loss(self, candidate: Candidate) -> float | None:
-        result = self.results[candidate]
-        return Losses.of(result).mean if result.is_complete else None
+    def _is_of_fields(self, lda: Mapping[int, Candidate]) -> bool:
+        """Whether windows help LDA (by patch) and label propagation does not harm it, as in a scene of fields.
+
+        Among mixed pixels windows harm, while propagation may seem to help inside of a single tile.
+        """
+        alone = self.results[lda[1]]
+        windows = [self.results[one] for patch, one in lda.items() if patch > 1]
+        if not any(_helps(window, alone) for window in windows):
+            return False
+        many = self.problem.folds.units.pixels.size > MAX_LABELS
+        few = np.unique(self.problem.unit).size < LEAST_UNITS
+        if many or few or self._out_of_time(1.0):
+            return False
+        return propagated_lda(self.problem, lda[1].spec(self.settings.base)).correct >= alone.correct
 
     # ---- running -------------------------------------------------------------------------------------------------
 
@@ -147,7 +179,7 @@ class Race:
                 self.outcomes[candidate] = _stopped("time limit", result)
                 break
             self._run_fold(candidate, result, first_result)
-            if leader is not None and not result.is_complete and _is_behind(result, leader):
+            if leader is not None and not result.is_complete and self._is_behind(candidate, result, leader):
                 self.outcomes[candidate] = _stopped("behind", result)
                 break
         self._report(candidate)
@@ -167,6 +199,17 @@ class Race:
         if not complete:
             return None
         return self.results[min(complete, key=lambda one: Losses.of(self.results[one]).mean)]
+
+    def _is_behind(self, candidate: Candidate, network: OutOfFold, leader: OutOfFold) -> bool:
+        """Whether a network is given up: behind in log loss by more than the standard error, and in accuracy.
+
+        One that suits the scene is given up only if it is clearly less accurate.
+        """
+        if candidate is self.default:
+            return is_clearly_worse(network, leader)
+        same_folds = leader.first_folds(network.done)
+        mean, error = excess(Losses.of(network), Losses.of(same_folds))
+        return mean > error and network.correct < same_folds.correct
 
     def _out_of_time(self, more: float) -> bool:
         limit = self.settings.seconds
@@ -189,44 +232,33 @@ class Race:
             rows.append(self._row(one, outcome))
         return tuple(rows)
 
+    def _kept_by_default(self) -> Sequence[Candidate]:
+        """What is kept unless another candidate is clearly better."""
+        if self.default is not None and self.results[self.default].is_complete:
+            return (self.default,)
+        return [one for one, result in self.results.items() if one.name in BASIC and result.is_complete]
+
     def _row(self, candidate: Candidate, outcome: str) -> CandidateRow:
         facts = candidate.name, candidate.method, candidate.description, outcome
         result = self.results.get(candidate)
         if result is None or not result.done:
             return CandidateRow(*facts)
-        known = result.known
-        problem, classes = self.problem, result.raw.shape[1]
-        truth = problem.truth[known]
-        confusion = confusion_counts(truth, result.raw[known].argmax(axis=1), classes)
-        interval = score_intervals(confusion, units_per_class(truth, problem.unit[known], classes)).oa
         return CandidateRow(
             *facts,
-            oa=100.0 * result.correct / truth.size,
-            oa_interval=(interval.low, interval.high),
+            oa=100.0 * result.correct / int(result.known.sum()),
+            oa_interval=result.oa_interval(),
             log_loss=Losses.of(result).mean,
             folds=result.done,
             seconds=result.seconds,
+            is_default=candidate in self._kept_by_default(),
         )
 
 
-def units_per_class(truth: Integers, unit: Integers, classes: int) -> Integers:
-    """(n,) number of units with pixels of each class."""
-    pairs = np.unique(np.stack([truth, unit], axis=1), axis=0)
-    return np.bincount(pairs[:, 0], minlength=classes)
-
-
-def _difference(network: Candidate, wanted: tuple[int, bool]) -> tuple[bool, int, bool]:
-    """How far a network is from the wanted patch and propagation; small patches go with damped whitening."""
-    patch, propagated = wanted
-    whitening = "damped" if patch <= 3 and not propagated else "plain"
-    return network.is_propagated != propagated, abs(network.patch - patch), network.whitening != whitening
-
-
-def _is_behind(network: OutOfFold, leader: OutOfFold) -> bool:
-    """Whether a network is behind in log loss by more than the standard error, and in accuracy."""
-    same_folds = leader.first_folds(network.done)
-    mean, error = excess(Losses.of(network), Losses.of(same_folds))
-    return mean > error and network.correct < same_folds.correct
+def _helps(window: OutOfFold, alone: OutOfFold) -> bool:
+    """Whether log loss is lower and accuracy not, or accuracy higher and log loss not by more than its error."""
+    mean, error = excess(Losses.of(window), Losses.of(alone))
+    more_correct = window.correct - alone.correct
+    return (mean < 0 and more_correct >= 0) or (mean <= error and more_correct > 0)
 
 
 def _per_fold(result: OutOfFold) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hypercaps.report import page
+
+_UNITS = re.compile(r"\b(of|s|min|h)\b")  # words that a column of numbers may have
 
 
 class Heading(NamedTuple):
@@ -31,11 +33,38 @@ class Table(NamedTuple):
     caption: str = ""
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column has no letters and is to be aligned right."""
-        return not any(letter.isalpha() for row in self.rows for letter in row[column])
+        """Whether a column has no letters but units and is to be aligned right."""
+        return not any(letter.isalpha() for row in self.rows for letter in _UNITS.sub("", row[column]))
 
 
-Block = Heading | Text | Table | Picture
+class Contents(NamedTuple):
+    """Links to the headings of level 2; anchors are made from their texts."""
+
+    titles: list[str]
+
+
+class Fold(NamedTuple):
+    """A part that is closed until it is clicked, in HTML; in Markdown it follows a heading of level 3."""
+
+    title: str
+    blocks: list[Heading | Text | Table | Picture]
+
+
+Block = Heading | Text | Table | Picture | Contents | Fold
+
+
+def flat(blocks: Sequence[Block]) -> Iterator[Block]:
+    """All blocks, with the contents of a fold in its place."""
+    for block in blocks:
+        if isinstance(block, Fold):
+            yield from block.blocks
+        else:
+            yield block
+
+
+def anchor(title: str) -> str:
+    """The name that GitHub gives to a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -46,6 +75,10 @@ def _markdown_block(block: Block) -> str:
     match block:
         case Heading():
             return f"{'#' * block.level} {_escape(block.text)}"
+        case Contents():
+            return "\n".join(f"- [{_escape(title)}](#{anchor(title)})" for title in block.titles)
+        case Fold():
+            return "\n\n".join(map(_markdown_block, (Heading(3, block.title), *block.blocks)))
         case Text():
             return _escape(block.text)
         case Picture():
@@ -65,4 +98,4 @@ def _escape(text: str) -> str:
 
 def to_html(blocks: Sequence[Block], title: str) -> str:
     """One file that opens without a network: pictures and styles are embedded."""
-    return page.render("study", title=title, blocks=[(type(block).__name__, block) for block in blocks])
+    return page.render("study", title=title, blocks=blocks, anchor=anchor)

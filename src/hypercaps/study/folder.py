@@ -1,4 +1,7 @@
-"""The files of a study: a record (JSON) and the classified pixels (.npz) of each run, and study.json."""
+"""The files of a study: a record (JSON) and the classified pixels (.npz) of each run, and study.json.
+
+A run that is not finished may have a checkpoint beside its record.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.json_records import from_json
-from hypercaps.io.writers.atomic import write_json, write_npz
+from hypercaps.io.writers.atomic import write_bytes, write_json, write_npz
 from hypercaps.study.records import Record, read_record
 
 
@@ -68,7 +71,14 @@ class StudyFolder:
         if classified is not None:
             write_npz(self.out / "runs" / f"{record.key}.npz", **classified._asdict())
         document = {name: value for name, value in record.to_json().items() if name != "key"}
-        write_json(self.out / "runs" / f"{record.key}.json", document)
+        # A line for each field: an indented history would have four lines for each epoch.
+        lines = (f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in document.items())
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        write_bytes(self.out / "runs" / f"{record.key}.json", text.encode())
+
+    def checkpoint(self, key: str) -> Path:
+        """The checkpoint of a run that is not finished; absolute, because workers have another working directory."""
+        return self.out.absolute() / "runs" / f"{key}.checkpoint.safetensors"
 
     def classified(self, key: str) -> Classified | None:
         path = self.out / "runs" / f"{key}.npz"

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from hypercaps.io import catalog
-from hypercaps.models.registry import METHODS
+from hypercaps.models.descriptions import DESCRIPTIONS
 from hypercaps.study.label_budget import LabelBudget, percent
 from hypercaps.study.paper import paper_source
 from hypercaps.study.records import FinishedRun, Record, RunRecord
@@ -38,12 +38,32 @@ class Column:
     method: str
     title: str
     recipe: str
-    note: str  # differences from the paper's training; may be empty
+    notes: tuple[str, ...]  # differences from the paper's training; may be empty
     records: tuple[FinishedRun, ...]
 
     @property
+    def note(self) -> str:
+        return ", ".join(self.notes)
+
+    @property
     def label(self) -> str:
-        return f"{self.title} ({self.note})" if self.note else self.title
+        return f"{self.title} ({self.note})" if self.notes else self.title
+
+    @property
+    def short_label(self) -> str:
+        """The label without the number of epochs, for tables that have a column for it."""
+        notes = ", ".join(note for note in self.notes if note != _epochs_note(self.records[0]))
+        return f"{self.title} ({notes})" if notes else self.title
+
+    @property
+    def epochs_text(self) -> str:
+        """The epochs of the runs, such as "500" or "80 of 500"; empty for a method without epochs."""
+        recipe_epochs = self.records[0].recipe_epochs
+        done = sorted(self.epochs)
+        if not done or (recipe_epochs is None and done == [1]):
+            return ""
+        text = f"{done[0]:,}" if len(done) == 1 else f"{done[0]:,}–{done[-1]:,}"
+        return f"{text} of {recipe_epochs:,}" if recipe_epochs and self.is_shortened else text
 
     @property
     def trained(self) -> str:
@@ -108,16 +128,24 @@ def sort_key(record: RunRecord) -> tuple[Any, ...]:
 
 def _column(runs: list[FinishedRun]) -> Column:
     method, recipe = runs[0].method, runs[0].recipe
-    return Column(method, method_title(method), recipe, _note(runs), tuple(runs))
+    return Column(method, method_title(method), recipe, _notes(runs), tuple(runs))
 
 
-def _note(runs: list[FinishedRun]) -> str:
+def _epochs_note(run: FinishedRun) -> str:
+    """The number of epochs if it is not the recipe's."""
+    epochs, recipe_epochs = run.changed.epochs, run.recipe_epochs
+    if epochs in (None, recipe_epochs):
+        return ""
+    return f"{epochs} of {recipe_epochs} epochs" if recipe_epochs else f"{epochs} epochs"
+
+
+def _notes(runs: list[FinishedRun]) -> tuple[str, ...]:
     """How these runs differ from the paper's training."""
     first = runs[0]
-    changed, recipe_epochs, val_share = first.changed, first.recipe_epochs, first.val_share
+    changed, val_share = first.changed, first.val_share
     notes = [f"{first.recipe} recipe"] if first.recipe != "paper" else []
-    if changed.epochs not in (None, recipe_epochs):
-        notes.append(f"{changed.epochs} of {recipe_epochs} epochs" if recipe_epochs else f"{changed.epochs} epochs")
+    if epochs := _epochs_note(first):
+        notes.append(epochs)
     if changed.batch_size is not None:
         notes.append(f"batch {changed.batch_size}")
     notes += [f"{name.replace('_', ' ')} {value}" for name, value in changed.structure.items()]
@@ -125,11 +153,11 @@ def _note(runs: list[FinishedRun]) -> str:
         notes.append(f"{percent(val_share)} for validation")
     if cut_short := sum(run.cut_short for run in runs):
         notes.append(f"{cut_short} of {len(runs)} runs cut short by the budget")
-    return ", ".join(notes)
+    return tuple(notes)
 
 
 def method_title(method: str) -> str:
-    return METHODS[method].title if method in METHODS else method
+    return DESCRIPTIONS[method].title if method in DESCRIPTIONS else method
 
 
 def scene_title(scene: str) -> str:

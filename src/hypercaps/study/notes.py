@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypercaps.models.registry import METHODS
+from hypercaps.models.descriptions import DESCRIPTIONS
 from hypercaps.study.groups import Column, Groups
 from hypercaps.study.label_budget import LabelBudget
 from hypercaps.study.paper import paper_scene, paper_source
@@ -19,7 +19,7 @@ def protocol_text(groups: Groups, *, planned: int, recorded: int) -> str:
     finished = sum(len(column.records) for column in columns)
     of_planned = f" of {planned} planned" if planned >= finished else ""
     text = (
-        f"Protocol. The paper ({source.authors[0]} et al., “{source.title}”) gives the median accuracy of "
+        f"The paper ({source.authors[0]} et al., “{source.title}”) gives the median accuracy of "
         f"{source.repeats} runs and the shortest training time ({source.hardware}). This page does the same over its "
         f"runs: {finished} finished{of_planned}, {recorded - finished} without a result. The seed of a run determines "
         "its split, so methods with the same seed share the split. "
@@ -87,6 +87,6 @@ def _blocks_text(budget: LabelBudget, columns: Sequence[Column], leakage: str) -
 
 
 def _learns_from_scene(column: Column) -> bool:
-    method = METHODS.get(column.method)
+    method = DESCRIPTIONS.get(column.method)
     recipe = None if method is None else method.recipes.get(column.recipe)
     return recipe is not None and recipe.uses_pseudo_labels

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from hypercaps.data.labels import Legend
-from hypercaps.io import catalog
 from hypercaps.io.writers.atomic import write_csv, write_files, write_json
-from hypercaps.report.map_pictures import Panel, maps_picture
-from hypercaps.report.plots import convergence_picture, learning_picture
+from hypercaps.report.plots import learning_picture
 from hypercaps.study.curves import curve_table, learning_curves
-from hypercaps.study.document import Block, Heading, Picture, Table, Text, to_html, to_markdown
+from hypercaps.study.document import Block, Contents, Fold, Heading, Picture, Table, Text, flat, to_html, to_markdown
 from hypercaps.study.folder import StudyFolder, StudyLog
-from hypercaps.study.groups import Column, Groups, group_runs, scene_title
-from hypercaps.study.label_budget import LabelBudget
-from hypercaps.study.notes import comparability_text, leakage_text, protocol_text
+from hypercaps.study.groups import Groups, group_runs, scene_title
+from hypercaps.study.notes import leakage_text, protocol_text
 from hypercaps.study.paired_tests import Load, paired_table, paired_tests
 from hypercaps.study.paper import paper_scene
+from hypercaps.study.pictures import Earlier, convergence_pictures, file_name, map_pictures
 from hypercaps.study.records import Record
-from hypercaps.study.tables import class_tables, cost_table, failed_table, missing_table, small_table, summary_table
+from hypercaps.study.speed import speed_table
+from hypercaps.study.summary import summary_blocks
+from hypercaps.study.tables import class_tables, failed_table, missing_table, score_table
 
 CSV_KEYS = (
     "scene", "method", "recipe", "train_share", "seed", "oa", "aa", "kappa", "parameters", "train_seconds", "epochs",
@@ -36,11 +33,15 @@ CSV_KEYS = (
 def write_study(out: Path) -> list[Path]:
     """Write the results and pages of a study's folder; returns the files written."""
     folder = StudyFolder(out)
-    log, records = folder.log(), folder.records()
-    log = replace(log, title=log.title or out.name)
-    load = lru_cache(maxsize=32)(folder.classified)  # paired tests and maps need the same runs
-    blocks = study_document(records, log, load)
-    pages = {out / block.file: block.png for block in blocks if isinstance(block, Picture)}
+    log = folder.log()
+    return write_pages(out, folder.records(), replace(log, title=log.title or out.name), folder.classified)
+
+
+def write_pages(out: Path, records: Sequence[Record], log: StudyLog, load: Load) -> list[Path]:
+    """Write the results and pages of these runs into a folder; ``load`` reads their classified pixels."""
+    load = lru_cache(maxsize=32)(load)  # paired tests and maps need the same runs
+    blocks = study_document(records, log, load, lambda name: _read_if_there(out / name))
+    pages = {out / block.file: block.png for block in flat(blocks) if isinstance(block, Picture)}
     pages[out / "results.md"] = to_markdown(blocks).encode()
     pages[out / "results.html"] = to_html(blocks, log.title).encode()
     rows = [{name: value for name, value in record.to_json().items() if name != "history"} for record in records]
@@ -50,28 +51,40 @@ def write_study(out: Path) -> list[Path]:
     return [out / "results.json", out / "results.csv", *pages]
 
 
+def _read_if_there(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
 def _csv_row(record: Record) -> list[object]:
     structure = record.changed.structure
     values = record.to_json() | {"structure": json.dumps(structure) if structure else None}
     return [values[name] for name in CSV_KEYS]
 
 
-def study_document(records: Sequence[Record], log: StudyLog, load: Load) -> list[Block]:
-    """The page of a study, in reading order."""
+def study_document(
+    records: Sequence[Record], log: StudyLog, load: Load, earlier: Earlier = lambda name: None
+) -> list[Block]:
+    """The page of a study, in reading order: summaries, speed, pictures, protocol, and at last the long tables."""
     groups = group_runs(records)
-    blocks: list[Block] = [Heading(1, log.title or "Study")]
-    if log.about:
-        blocks.append(Text(log.about))
-    blocks.append(Text(protocol_text(groups, planned=len(log.planned), recorded=len(records))))
-    blocks.append(_environment_table(records, log))
-    blocks += filter(None, (missing_table(log.missing), failed_table(records)))
-    if not groups:
-        return [*blocks, Text("No run has finished: there are no figures to show.")]
-    for scene in dict.fromkeys(scene for scene, _ in groups):
-        blocks += _scene_blocks(scene, {key: columns for key, columns in groups.items() if key[0] == scene}, load)
-    if overall := list(filter(None, (small_table(groups), cost_table(groups)))):
-        blocks += [Heading(2, "All scenes"), *overall]
-    return [*blocks, *_convergence(groups), *_paper_notes(groups)]
+    protocol = Text(protocol_text(groups, planned=len(log.planned), recorded=len(records)))
+    without_result = list(filter(None, (missing_table(log.missing), failed_table(records))))
+    blocks: list[Block] = []
+    if groups:
+        speed = speed_table(groups)
+        convergence = list(convergence_pictures(groups))
+        blocks += summary_blocks(groups)
+        blocks += [Heading(2, "Speed"), speed] if speed else []
+        blocks += [Heading(2, "Convergence"), *convergence] if convergence else []
+        blocks += [*_maps(groups, load, earlier), *_learning_curves(groups)]
+    else:
+        blocks.append(Text("No run has finished: there are no figures to show."))
+    blocks += [Heading(2, "Not run or failed"), *without_result] if without_result else []
+    blocks += [Heading(2, "Protocol"), protocol, _environment_table(records, log), *_paper_notes(groups)]
+    if groups:
+        blocks += _details(groups, load, earlier)
+    contents = Contents([block.text for block in blocks if isinstance(block, Heading) and block.level == 2])
+    about = [Text(log.about)] if log.about else []
+    return [Heading(1, log.title or "Study"), *about, contents, *blocks]
 
 
 def _environment_table(records: Sequence[Record], log: StudyLog) -> Table:
@@ -86,79 +99,42 @@ def _environment_table(records: Sequence[Record], log: StudyLog) -> Table:
     return Table("Environment", ["Item", "Value"], [[item, value] for item, value in rows if value])
 
 
-def _scene_blocks(scene: str, groups: Groups, load: Load) -> Iterator[Block]:
-    """A scene's part of the page; ``groups`` are those of the scene."""
-    yield Heading(2, scene_title(scene))
-    yield Text(comparability_text(scene, groups))
-    if curves := learning_curves(groups):
-        yield curve_table(scene, curves)
-        title = f"OA by the number of labels per class, median and range of the runs: {scene_title(scene)}"
-        yield Picture(_file_name("learning", scene), title, learning_picture(curves))
-    for (_, budget), columns in groups.items():
-        yield Heading(3, f"{budget.text} for training")
-        yield summary_table(scene, budget, columns)
-        yield Text(leakage_text(budget, columns))
-        yield from class_tables(scene, budget, columns)
-        if tests := paired_table(paired_tests({(scene, budget): columns}, load)):
-            yield tests
-        yield from _maps(scene, budget, columns, load)
+def _maps(groups: Groups, load: Load, earlier: Earlier) -> Iterator[Block]:
+    """The maps of each scene with the most labels; the others are among the details."""
+    first = dict(reversed(list(groups)))  # a scene's first label budget
+    pictures = [
+        picture
+        for scene, budget in sorted(first.items(), key=lambda item: item[0])
+        for picture in map_pictures(scene, budget, groups[scene, budget], load, earlier)
+    ]
+    if pictures:
+        yield Heading(2, "Maps")
+        yield from pictures
 
 
-def _maps(scene: str, budget: LabelBudget, columns: Sequence[Column], load: Load) -> Iterator[Picture]:
-    """The ground truth and the map of each method's median run, side by side."""
-    panels: list[Panel] = []
-    for column in columns:
-        by_oa = sorted(column.records, key=lambda run: run.oa)
-        run = by_oa[(len(by_oa) - 1) // 2]
-        pixels = load(run.key)
-        if pixels is None:
-            continue
-        if not panels:
-            panels.append(("ground truth", pixels.labels))
-        # Non-breaking spaces keep the accuracy on one line.
-        panels.append((f"{column.label}: OA\u00a0{run.oa:.2f}\u00a0%", pixels.classes))
-    if panels:
-        title = "All labelled pixels as classified by the median run, training pixels included"
-        picture = maps_picture(panels, _legend(scene, columns))
-        yield Picture(_file_name("maps", scene, budget), f"{title}: {scene_title(scene)}, {budget.text}", picture)
+def _learning_curves(groups: Groups) -> Iterator[Block]:
+    for scene in dict.fromkeys(scene for scene, _ in groups):
+        if curves := learning_curves({key: columns for key, columns in groups.items() if key[0] == scene}):
+            yield Heading(2, f"Learning curve of {scene_title(scene)}")
+            yield curve_table(scene, curves)
+            title = f"OA by the number of labels per class, median and range of the runs: {scene_title(scene)}"
+            yield Picture(file_name("learning", scene), title, learning_picture(curves))
 
 
-def _file_name(kind: str, scene: str, budget: LabelBudget | None = None) -> str:
-    # The scene's name comes from a file, so it must not form a path.
-    ending = "" if budget is None else f"-{budget.file_name}"
-    return f"{kind}-{re.sub(r'[^A-Za-z0-9.-]', '-', scene)}{ending}.png".replace("..", "-")
-
-
-def _legend(scene: str, columns: Sequence[Column]) -> Legend:
-    """The catalogue's legend if it has the same classes, for its colours."""
-    names = {label: name for column in columns for label, name in column.class_names.items()}
-    if scene in catalog.names():
-        legend = catalog.get_scene(scene).legend
-        if all(entry.name == names.get(entry.label, entry.name) for entry in legend):
-            return legend
-    return Legend.of(names, [names[label] for label in sorted(names)])
-
-
-def _convergence(groups: Groups) -> Iterator[Block]:
-    """Validation accuracy by epoch; of each scene, the label budget with the most curves."""
-    best: dict[str, tuple[LabelBudget, list[tuple[str, list[float]]]]] = {}
+def _details(groups: Groups, load: Load, earlier: Earlier) -> Iterator[Block]:
+    """All scores, classes and paired tests of each scene and label budget."""
+    yield Heading(2, "Classes, all scores and paired tests")
+    seen: set[str] = set()
     for (scene, budget), columns in groups.items():
-        curves = [(column.label, curve) for column in columns if (curve := _curve(column))]
-        if curves and (scene not in best or len(curves) > len(best[scene][1])):
-            best[scene] = budget, curves
-    if best:
-        panels = {f"{scene_title(scene)}, {budget.text}": curves for scene, (budget, curves) in best.items()}
-        title = "Validation accuracy by epoch, of the run with the lowest seed"
-        yield Heading(2, "Convergence")
-        yield Picture("convergence.png", title, convergence_picture(panels))
-
-
-def _curve(column: Column) -> list[float]:
-    """Validation OA of each epoch; empty for methods without epochs and runs without validation pixels."""
-    run = min(column.records, key=lambda run: run.seed)
-    curve = [math.nan if oa is None else oa for _, oa in run.history]
-    has_epochs = len(curve) > 1 or run.recipe_epochs
-    return curve if has_epochs and not all(map(math.isnan, curve)) else []
+        blocks: list[Heading | Text | Table | Picture] = [score_table(scene, budget, columns)]
+        blocks.append(Text(leakage_text(budget, columns)))
+        blocks += class_tables(scene, budget, columns)
+        if tests := paired_table(paired_tests({(scene, budget): columns}, load)):
+            blocks.append(tests)
+        if scene in seen:  # those of the first label budget are above
+            blocks += map_pictures(scene, budget, columns, load, earlier)
+        seen.add(scene)
+        yield Fold(f"{scene_title(scene)}, {budget.text}", blocks)
 
 
 def _paper_notes(groups: Groups) -> Iterator[Block]:

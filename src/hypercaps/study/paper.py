@@ -66,9 +66,13 @@ def paper_source() -> PaperSource:
     return _document()[0]
 
 
+def paper_scenes() -> tuple[PaperScene, ...]:
+    return _document()[1]
+
+
 def paper_scene(scene: str) -> PaperScene | None:
     """The paper's scene for one of our scenes; None if the paper does not use it."""
-    return next((each for each in _document()[1] if scene in each.our_scenes), None)
+    return next((each for each in paper_scenes() if scene in each.our_scenes), None)
 
 
 def paper_results(scene: str) -> tuple[PaperResult, ...]:

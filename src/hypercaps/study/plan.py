@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from hypercaps.errors import CatalogError, StudyError
+from hypercaps.errors import CatalogError, StudyError, did_you_mean
 from hypercaps.io import catalog
-from hypercaps.models.registry import get_method
+from hypercaps.models.descriptions import get_description
 
 T = TypeVar("T")
+
+_MOST_RUNS = 100_000  # all are listed before the first one begins
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,10 @@ class SceneSource:
     def public(cls, name: str, others: Iterable[str] = ()) -> SceneSource:
         """A scene of the catalogue; ``others`` are names to list beside the catalogue's if there is none."""
         if name not in catalog.names():
-            names = ", ".join(unique([*others, *catalog.names()]))
-            raise CatalogError(f"there is no scene {name!r} in the study: give one of {names}")
+            known = unique([*others, *catalog.names()])
+            raise CatalogError(
+                f"there is no scene {name!r} in the study: give one of {', '.join(known)}{did_you_mean(name, known)}"
+            )
         return cls(name, name, name)
 
 
@@ -44,6 +48,7 @@ class MethodPlan:
     structure: Mapping[str, object] = field(default_factory=dict)
     repeats: int | None = None  # None: the study's
     train_shares: tuple[float, ...] | None = None  # None: the study's
+    minutes: float | None = None  # of one run, as measured; for the estimate of the time that is left
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Setting:
     def key(self) -> str:
         """The name of the run's files: readable, and different for every setting."""
         plan = self.method
-        identity = get_method(plan.name).recipe(plan.recipe).identity()
+        identity = get_description(plan.name).recipe(plan.recipe).identity()
         details = [identity, plan.epochs, plan.batch_size, dict(plan.structure), self.val_share]
         if self.guard is not None or (self.per_class is not None and self.split == "blocks"):
             details += [self.guard, self.train_share]
@@ -93,6 +98,15 @@ class Study:
     block: int = 16
     guard: int | None = None
     per_class: tuple[int, ...] = ()  # if any, instead of the shares
+
+    def __post_init__(self) -> None:
+        trainings = sum((plan.repeats or self.repeats) * len(self._shares(plan)) for plan in self.methods)
+        runs = trainings * len(self.scenes) * len(self.splits) * max(1, len(self.per_class))
+        if runs > _MOST_RUNS:
+            raise StudyError(
+                f"study {self.name!r} has {runs:,} runs: give fewer repeats, methods, scenes or shares, for "
+                f"{_MOST_RUNS:,} runs at most"
+            )
 
     def settings(self) -> list[Setting]:
         """All runs, seed by seed, so that a study that is stopped early has equally many of every method."""
@@ -123,7 +137,9 @@ class Study:
                 raise StudyError(f"{option} is empty: give names with commas between, or leave the option out")
         if methods is not None:
             plans = {plan.name: plan for plan in self.methods}
-            chosen = (plans.get(name) or MethodPlan(name, get_method(name).recipe().name) for name in unique(methods))
+            chosen = (
+                plans.get(name) or MethodPlan(name, get_description(name).recipe().name) for name in unique(methods)
+            )
             study = replace(study, methods=tuple(chosen))
         if scenes is not None:
             own = {scene.name: scene for scene in self.scenes}

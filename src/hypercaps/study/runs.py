@@ -8,29 +8,32 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.compute.devices import current_versions, threads_in_use, total_memory
+from hypercaps.compute.devices import current_versions, threads_in_use
+from hypercaps.compute.memory import total_memory
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split, SplitRequest, draw
-from hypercaps.errors import DataWarning, HypercapsError, Interrupted
+from hypercaps.errors import CheckpointInUseError, DataWarning, HypercapsError, Interrupted, warn_data
 from hypercaps.inference.metrics import score
 from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.models.registry import get_method
 from hypercaps.study.folder import Classified, StudyFolder
 from hypercaps.study.plan import SceneSource, Setting
-from hypercaps.study.records import FinishedRun, RecipeChanges, Record, RunRecord
+from hypercaps.study.records import FailedRun, FinishedRun, RecipeChanges, Record, RunRecord
+from hypercaps.training.checkpoint_file import CheckpointFile
 from hypercaps.training.loop import Progress
 
+_WAIT = 5.0  # seconds: a worker may still be ending the same run of a study that was stopped
 OnDone = Callable[[Record], None]
-OnProgress = Callable[[Setting, Progress], None]  # only for runs in this process
+OnProgress = Callable[[Setting, Progress], None]
 
 
 class RunOutcome(NamedTuple):
@@ -60,6 +63,15 @@ class OpenedScene(NamedTuple):
             return cls.open(source)
 
 
+@dataclass(frozen=True)
+class RunControl:
+    """How a run is stopped, watched and continued."""
+
+    checkpoint: Path | None  # None: a run that is stopped starts again
+    deadline: float | None  # in ``time.time()``
+    on_progress: OnProgress
+
+
 def is_finished(folder: StudyFolder, setting: Setting, data: str) -> bool:
     """Whether the folder has the result of a run on the same data that was not cut short."""
     record = folder.record(setting.key)
@@ -74,18 +86,27 @@ def do_runs(
     for setting in settings:
         if is_over(deadline):
             return
-        on_done(keep_run(folder, attempt_run(setting, opened, deadline, on_progress)))
+        control = RunControl(folder.checkpoint(setting.key), deadline, on_progress)
+        outcome = attempt_run(setting, opened, control)
+        if outcome is not None:
+            on_done(keep_run(folder, outcome))
 
 
 def attempt_run(
-    setting: Setting, open_source: Callable[[SceneSource], OpenedScene], deadline: float | None, on_progress: OnProgress
-) -> RunOutcome:
-    """Train, classify every labelled pixel, and score the test pixels; any error ends up in the record."""
-    record = new_record(setting)
+    setting: Setting, open_source: Callable[[SceneSource], OpenedScene], control: RunControl
+) -> RunOutcome | None:
+    """Train, classify every labelled pixel, and score the test pixels; any error ends up in the record.
+
+    None: another process is doing this run.
+    """
+    record, deadline = new_record(setting), control.deadline
     try:
         opened = open_source(setting.scene)
         record = replace(record, data=opened.digest)
-        return _train_and_score(record, setting, opened, deadline, on_progress)
+        return _train_and_score(record, setting, opened, control)
+    except CheckpointInUseError:
+        warn_data(f"another hypercaps is doing run {setting.key}: it is left to it")
+        return None
     except Interrupted:
         if not is_over(deadline):
             raise KeyboardInterrupt from None  # Ctrl-C
@@ -103,18 +124,20 @@ def keep_run(folder: StudyFolder, outcome: RunOutcome) -> Record:
     """Write a run's files, unless an earlier call got further with the same run; returns the record kept."""
     record = outcome.record
     before = folder.record(record.key)
-    if record.cut_short and isinstance(before, FinishedRun) and before.data == record.data:
+    if isinstance(before, FinishedRun) and before.data == record.data:
+        if isinstance(record, FailedRun) and not record.cut_short:
+            return record  # such as a checkpoint that does not fit: the result so far stays
         reached = record.epochs if isinstance(record, FinishedRun) else 0
-        if before.epochs >= reached:
+        if record.cut_short and before.epochs >= reached:
             return before
     folder.keep(record, outcome.classified)
+    if isinstance(record, FinishedRun) and not record.cut_short:
+        folder.checkpoint(record.key).unlink(missing_ok=True)
     return record
 
 
-def _train_and_score(
-    record: RunRecord, setting: Setting, opened: OpenedScene, deadline: float | None, on_progress: OnProgress
-) -> RunOutcome:
-    classifier = _fit(setting, opened, deadline, on_progress)
+def _train_and_score(record: RunRecord, setting: Setting, opened: OpenedScene, control: RunControl) -> RunOutcome:
+    classifier = _fit(setting, opened, control)
     history, split, model = classifier.history_, classifier.split_, classifier.model_
     truth = opened.labels.where_valid(opened.scene).array  # (rows, columns)
     # As in the paper, the map and the scores come from the same classified pixels: all that have a label.
@@ -142,7 +165,7 @@ def _train_and_score(
     return RunOutcome(finished, Classified(classes, truth, split.test, test_truth))
 
 
-def _fit(setting: Setting, opened: OpenedScene, deadline: float | None, on_progress: OnProgress) -> ConvCapsClassifier:
+def _fit(setting: Setting, opened: OpenedScene, control: RunControl) -> ConvCapsClassifier:
     plan = setting.method
     classifier = ConvCapsClassifier(
         train=setting.train_share,
@@ -156,13 +179,14 @@ def _fit(setting: Setting, opened: OpenedScene, deadline: float | None, on_progr
     )
 
     def watch(progress: Progress) -> None:
-        if is_over(deadline):
-            raise KeyboardInterrupt  # training stops and keeps its best epoch, as with Ctrl-C
-        on_progress(setting, progress)
+        if is_over(control.deadline):
+            raise KeyboardInterrupt  # training stops and keeps its best epoch and a checkpoint
+        control.on_progress(setting, progress)
 
     split = _split(setting, opened)
-    classifier.fit(opened.scene, opened.labels, split, evaluate=False, on_progress=watch)
-    if classifier.history_.interrupted and not is_over(deadline):
+    with nullcontext() if control.checkpoint is None else CheckpointFile(control.checkpoint, wait=_WAIT) as checkpoint:
+        classifier.fit(opened.scene, opened.labels, split, evaluate=False, on_progress=watch, checkpoint=checkpoint)
+    if classifier.history_.interrupted and not is_over(control.deadline):
         raise Interrupted("stopped by the user")
     return classifier
 
@@ -214,7 +238,6 @@ def new_record(setting: Setting) -> RunRecord:
     )
 
 
-@cache
 def machine() -> str:
     """The computer in a few words, without its host name."""
     processor = platform.processor() or platform.machine()

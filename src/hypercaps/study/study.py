@@ -15,6 +15,7 @@ from hypercaps.errors import HypercapsError, OutputError
 from hypercaps.io.catalog import ProgressMaker
 from hypercaps.io.writers.atomic import translate_write_errors
 from hypercaps.study.cluster_runs import do_runs_on
+from hypercaps.study.estimate import Estimate, estimate_time
 from hypercaps.study.folder import StudyFolder, StudyLog
 from hypercaps.study.pages import write_study
 from hypercaps.study.plan import Study
@@ -29,6 +30,8 @@ class StudyStart:
     planned: int
     done_before: int
     failed_before: int  # will be tried again
+    begun_before: int  # have a checkpoint and will be continued
+    estimate: Estimate  # of the time for those that are left
     missing: dict[str, str]  # scenes that can't be opened, with the reason
 
 
@@ -81,8 +84,14 @@ def run_study(
     planned = study.settings()
     possible = [setting for setting in planned if setting.scene.name in data]
     to_do = [setting for setting in possible if not is_finished(folder, setting, data[setting.scene.name])]
+    for setting in possible:
+        if setting not in to_do:  # killed after the record was written and before the checkpoint was removed
+            folder.checkpoint(setting.key).unlink(missing_ok=True)
     failed = sum(isinstance(folder.record(setting.key), FailedRun) for setting in to_do)
-    start = StudyStart(len(planned), len(possible) - len(to_do), failed, missing)
+    begun = sum(folder.checkpoint(setting.key).exists() for setting in to_do)
+    at_once = workers if cluster is None else cluster.slots
+    time_left = estimate_time(to_do, folder.records(), at_once)
+    start = StudyStart(len(planned), len(possible) - len(to_do), failed, begun, time_left, missing)
     callbacks.on_start(start)
     call = StudyLog(study.title, study.about, (command,), tuple(setting.key for setting in planned), missing)
     folder.add_call(call, [scene.name for scene in study.scenes])
@@ -97,7 +106,9 @@ def run_study(
             if pool is None:
                 do_runs(to_do, folder, deadline, note, callbacks.on_progress)
             else:
-                do_runs_on(pool, to_do, folder, data=data, deadline=deadline, on_done=note)
+                do_runs_on(
+                    pool, to_do, folder, data=data, deadline=deadline, on_done=note, on_progress=callbacks.on_progress
+                )
     finally:  # Ctrl-C included
         files = write_study(out)
     ended = [record for record in done if not record.cut_short]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
+import math
 import os
 import re
 import tomllib
@@ -14,10 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
-from hypercaps.errors import StudyError
+from hypercaps.errors import StudyError, did_you_mean
 from hypercaps.io import catalog
 from hypercaps.io.paths import exists
-from hypercaps.models.registry import get_method
+from hypercaps.models.descriptions import get_description
 from hypercaps.study.plan import MethodPlan, SceneSource, Study, unique
 
 T = TypeVar("T")
@@ -40,8 +40,7 @@ def open_study(name_or_path: str) -> Study:
     path = Path(name_or_path).expanduser()
     if not path.is_file():
         names = builtin_studies()
-        close = difflib.get_close_matches(name_or_path, names, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(name_or_path, names)
         raise StudyError(f"there is no study {name_or_path!r}: give a TOML file, or one of {', '.join(names)}{hint}")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -81,7 +80,7 @@ def _study(name: str, document: TomlTable, source: str, folder: Path) -> Study:
 def _method_plan(name: str, plan: object, source: str) -> MethodPlan:
     plan = _expect(plan, dict, f"{source}: methods.{name} must be a table")
     _check_keys(plan, _METHOD_KEYS, f"{source}: methods.{name}")
-    recipe = get_method(name).recipe(plan.get("recipe"))
+    recipe = get_description(name).recipe(plan.get("recipe"))
     given = [key for key in ("epochs", "batch_size", "repeats") if key in plan]
     counts = {key: _count(plan[key], f"methods.{name}.{key}", source) for key in given}
     for key in ("epochs", "batch_size"):
@@ -93,7 +92,8 @@ def _method_plan(name: str, plan: object, source: str) -> MethodPlan:
     except (TypeError, ValueError) as error:
         raise StudyError(f"{source}: methods.{name}.structure has an unsupported value ({error})") from error
     shares = _shares(plan["train_shares"], source) if "train_shares" in plan else None
-    return MethodPlan(name, recipe.name, structure=structure, train_shares=shares, **counts)
+    minutes = _minutes(plan["minutes"], f"methods.{name}.minutes", source) if "minutes" in plan else None
+    return MethodPlan(name, recipe.name, structure=structure, train_shares=shares, minutes=minutes, **counts)
 
 
 def _scenes(scenes: list[object], source: str, folder: Path) -> tuple[SceneSource, ...]:
@@ -155,6 +155,12 @@ def _count(value: object, name: str, source: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise StudyError(f"{source}: {name} is {value!r}: give a whole number of 1 or more")
     return value
+
+
+def _minutes(value: object, name: str, source: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+        raise StudyError(f"{source}: {name} is {value!r}: give the minutes that one run takes, more than 0")
+    return float(value)
 
 
 def _share(value: object, source: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from hypercaps.study.document import Table
-from hypercaps.study.groups import Column, Groups, Stat, method_title, scene_title, sort_key
+from hypercaps.study.groups import Column, Stat, method_title, scene_title, sort_key
 from hypercaps.study.label_budget import LabelBudget
 from hypercaps.study.paper import PaperResult, paper_result, paper_scene, paper_source
 from hypercaps.study.records import FailedRun, Record
@@ -15,14 +15,13 @@ EXPERIMENTS = {
     "experiment 2": ("c-cnn", "capsnet", "convcapsnet"),
 }
 OTHER_CLASS_SHARES = {"rbf-svm"}  # the paper's per-class figures are shares of all pixels, not of the test pixels
-SMALL_SHARES = (0.10, 0.05)
 MISSING = "–"
 PAPER_SECONDS = ",.0f"  # the paper gives whole seconds
 SCORES = {"oa": "OA", "aa": "AA", "kappa": "kappa"}  # names in RunRecord and PaperResult, and their titles
 Cells = tuple[str, list[str]]  # a column of a table: its head and its cells
 
 
-def _table(title: str, columns: Sequence[Cells], caption: str) -> Table:
+def table_of(title: str, columns: Sequence[Cells], caption: str) -> Table:
     rows = [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
     return Table(title, [head for head, _ in columns], rows, caption)
 
@@ -53,42 +52,42 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
 
 
-def _count_text(stat: Stat | None) -> str:
+def count_text(stat: Stat | None) -> str:
     if stat is None:
         return MISSING
     return f"{stat.low:,.0f}" + (f"–{stat.high:,.0f}" if stat.high != stat.low else "")
 
 
-def summary_table(scene: str, budget: LabelBudget, columns: Sequence[Column]) -> Table:
+def score_table(scene: str, budget: LabelBudget, columns: Sequence[Column]) -> Table:
     """One row per method: OA, AA, kappa, training time and parameters, beside the paper's."""
-    papers = [_paper(scene, column.method, budget) for column in columns]
+    papers = [paper_figures(scene, column.method, budget) for column in columns]
     cells: list[Cells] = [
         ("Method", [column.title for column in columns]),
         ("Training", [column.trained for column in columns]),
         ("Runs", [str(len(column.records)) for column in columns]),
     ]
     for name, title in SCORES.items():
-        theirs, ours = [_figure(paper, name) for paper in papers], [column.stat(name) for column in columns]
+        theirs, ours = [figure_of(paper, name) for paper in papers], [column.stat(name) for column in columns]
         in_paper = any(figure is not None for figure in theirs)
         if in_paper:
             cells.append((f"{title}, paper", [text_or_dash(figure, ".2f") for figure in theirs]))
         cells.append((f"{title}, ours", [ours_text(stat) for stat in ours]))
         if in_paper:
             cells.append((f"{title}, difference", list(map(difference_text, theirs, ours))))
-    times = [_figure(paper, "seconds") for paper in papers]
+    times = [figure_of(paper, "seconds") for paper in papers]
     if any(time is not None for time in times):
         cells.append(("Seconds, paper", [text_or_dash(time, PAPER_SECONDS) for time in times]))
     cells.append(("Seconds, ours", [seconds_text(column.seconds) for column in columns]))
-    cells.append(("Parameters, ours", [_count_text(column.stat("parameters")) for column in columns]))
-    title = f"Summary: {scene_title(scene)}, {budget.text} for training"
-    return _table(title, cells, f"{_accuracy_caption(papers)} Seconds: the shortest training of the runs.")
+    cells.append(("Parameters, ours", [count_text(column.stat("parameters")) for column in columns]))
+    title = f"All scores: {scene_title(scene)}, {budget.text} for training"
+    return table_of(title, cells, f"{_accuracy_caption(papers)} Seconds: the shortest training of the runs.")
 
 
-def _paper(scene: str, method: str, budget: LabelBudget) -> PaperResult | None:
+def paper_figures(scene: str, method: str, budget: LabelBudget) -> PaperResult | None:
     return paper_result(scene, method, budget.share) if budget.is_in_paper else None
 
 
-def _figure(paper: PaperResult | None, name: str) -> float | None:
+def figure_of(paper: PaperResult | None, name: str) -> float | None:
     figure: float | None = getattr(paper, name) if paper is not None else None
     return figure
 
@@ -122,11 +121,11 @@ def _class_table(title: str, scene: str, budget: LabelBudget, columns: Sequence[
     classes = dict(sorted({label: name for column in columns for label, name in column.class_names.items()}.items()))
     names = [f"{label} {name}" for label, name in classes.items()]
     cells = [("Class", [*names, *SCORES.values(), "Time (s)"])]
-    papers = [_paper(scene, column.method, budget) for column in columns]
+    papers = [paper_figures(scene, column.method, budget) for column in columns]
     papers = [paper if paper and paper.per_class else None for paper in papers]  # for small shares it gives only OA
     for column, paper in zip(columns, papers, strict=True):
         cells += _class_columns(scene, column, paper, list(classes))
-    return _table(title, cells, f"{_accuracy_caption(papers)} Time: the shortest training of the runs.")
+    return table_of(title, cells, f"{_accuracy_caption(papers)} Time: the shortest training of the runs.")
 
 
 def _class_columns(scene: str, column: Column, paper: PaperResult | None, labels: list[int]) -> list[Cells]:
@@ -138,7 +137,7 @@ def _class_columns(scene: str, column: Column, paper: PaperResult | None, labels
     if paper is None:
         return [ours]
     by_class = _paper_classes(scene, paper, len(labels))
-    figures = [by_class.get(label) for label in labels] + [_figure(paper, name) for name in SCORES]
+    figures = [by_class.get(label) for label in labels] + [figure_of(paper, name) for name in SCORES]
     differences = [*map(difference_text, figures, stats), MISSING]
     if column.method in OTHER_CLASS_SHARES:
         differences[: len(labels)] = [MISSING] * len(labels)
@@ -152,61 +151,6 @@ def _paper_classes(scene: str, paper: PaperResult, classes: int) -> dict[int, fl
     if theirs is None or paper.per_class is None or len(theirs.classes) != classes:
         return {}
     return {number: figure for (number, _), figure in zip(theirs.classes, paper.per_class, strict=True)}
-
-
-def small_table(groups: Groups) -> Table | None:
-    """1D-ConvCapsNet with 10 % and 5 % of the labels, as in the paper's table of small training sets."""
-    rows = []
-    for (scene, budget), columns in groups.items():
-        for column in columns:
-            if budget.is_in_paper and budget.share in SMALL_SHARES and column.method == "convcapsnet":
-                paper, ours = _figure(_paper(scene, column.method, budget), "oa"), column.stat("oa")
-                figures = [text_or_dash(paper, ".2f"), ours_text(ours), difference_text(paper, ours)]
-                rows.append([scene_title(scene), budget.short, column.trained, str(len(column.records)), *figures])
-    head = ["Scene", "Labels", "Training", "Runs", "OA, paper", "OA, ours", "OA, difference"]
-    caption = "1D-ConvCapsNet. OA in percent; ours: median of the runs (lowest–highest)."
-    return Table("Small training sets", head, rows, caption) if rows else None
-
-
-def cost_table(groups: Groups) -> Table | None:
-    """Training time and parameters of the two capsule networks, and their ratios."""
-    rows: list[list[str]] = []
-    for (scene, budget), columns in groups.items():
-        place = [scene_title(scene), budget.short]
-        small, large = ([c for c in columns if c.method == name] for name in ("convcapsnet", "capsnet"))
-        rows += [[*place, *_cost_row(scene, budget, column)] for column in (*small, *large)]
-        rows += [[*place, *_ratio_row(scene, budget, one, other)] for one in large for other in small]
-    head = ["Scene", "Labels", "Method", "Training", "Seconds, paper", "Seconds, ours"]
-    head += ["Seconds per epoch, ours", "Parameters, paper", "Parameters, ours"]
-    caption = (
-        "Seconds: the shortest training of the runs; the paper's on another machine. Ratio: CapsNet's figure divided "
-        "by 1D-ConvCapsNet's. The ratio of our times is left out where the numbers of epochs differ; compare the "
-        "seconds per epoch instead."
-    )
-    return Table("Training cost", head, rows, caption) if rows else None
-
-
-def _cost_row(scene: str, budget: LabelBudget, column: Column) -> list[str]:
-    paper = _paper(scene, column.method, budget)
-    times = [text_or_dash(_figure(paper, "seconds"), PAPER_SECONDS)]
-    times += map(seconds_text, (column.seconds, column.epoch_seconds))
-    counts = [text_or_dash(_figure(paper, "parameters"), ","), _count_text(column.stat("parameters"))]
-    return [column.title, column.trained, *times, *counts]
-
-
-def _ratio_row(scene: str, budget: LabelBudget, large: Column, small: Column) -> list[str]:
-    columns = (large, small)
-    papers = [_paper(scene, column.method, budget) for column in columns]
-    same_epochs = len(large.epochs | small.epochs) == 1
-    pairs = [
-        [_figure(paper, "seconds") for paper in papers],
-        [column.seconds if same_epochs else None for column in columns],
-        [column.epoch_seconds for column in columns],
-        [_figure(paper, "parameters") for paper in papers],
-        [stat.median if (stat := column.stat("parameters")) else None for column in columns],
-    ]
-    ratios = [f"{above / below:.1f} ×" if above and below else MISSING for above, below in pairs]
-    return [f"{large.title} / {small.title}", "ratio", *ratios]
 
 
 def failed_table(records: Iterable[Record]) -> Table | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import WITHOUT_TEST, Split
 from hypercaps.errors import LabelsError, ModelError, SceneError, SplitError, warn_data
-from hypercaps.models.registry import Method
+
+if TYPE_CHECKING:  # imports torch, and options are checked before that
+    from hypercaps.models.registry import Method
 
 
 def check_kinds(scene: object, labels: object = None) -> None:
@@ -23,8 +25,11 @@ def check_kinds(scene: object, labels: object = None) -> None:
 
 
 def compare_names(ours: Legend, models: Legend) -> None:
-    """Warn where a class number has one name in the labels and another in the model."""
+    """Warn where a class number has one name in the labels and another in the model, or only the model has names."""
     names = {entry.label: entry.name for entry in models if entry.is_named}
+    if names and not any(entry.is_named for entry in ours):
+        meant = ", ".join(f"{entry.label} as {names[entry.label]}" for entry in ours if entry.label in names)
+        warn_data(f"the labels have numbers but no names: their classes are compared by number, {meant}")
     different = [
         f"{entry.label} is {entry.name} in the labels and {names[entry.label]} in the model"
         for entry in ours
@@ -35,6 +40,16 @@ def compare_names(ours: Legend, models: Legend) -> None:
             f"classes are compared by number, and some have other names: {'; '.join(different)} (open_labels takes the "
             "model's legend to go by names)"
         )
+
+
+def warn_of_similar_names(legend: Legend) -> None:
+    """Warn of classes whose names differ in case or spaces only, such as Tree and tree."""
+    by_name: dict[str, list[str]] = {}
+    for entry in legend:
+        by_name.setdefault(" ".join(entry.name.split()).casefold(), []).append(entry.name)
+    for names in by_name.values():
+        if len(names) > 1:
+            warn_data(f"{' and '.join(map(repr, names))} are classes of their own: rename one if they are the same")
 
 
 def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> None:
@@ -70,7 +85,7 @@ def check_split(split: Split, labels: Labels) -> None:
         if (flat[indices] == 0).any():
             raise SplitError(
                 f"some {name} pixels of the split are unlabelled or invalid in {labels.name!r}: it belongs to "
-                "other labels, or the scene holds NaN, infinity or nodata there"
+                "other labels, or the scene holds NaN, infinity, nodata or absurd values there"
             )
     if split.test.size == 0 and split.kind not in WITHOUT_TEST:
         raise SplitError("the split has no test pixel: without one the accuracy of the map is unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from hypercaps.compute.devices import Device
+from hypercaps.compute.devices import Device, current_versions
+from hypercaps.compute.tensors import tensors_digest
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
@@ -18,9 +20,11 @@ from hypercaps.models.history import TrainingRecord
 from hypercaps.models.recipes import Recipe
 from hypercaps.models.registry import Method
 from hypercaps.training import label_propagation
-from hypercaps.training.loop import Examples, LoopSettings
-from hypercaps.training.patches import PatchStore, draw_valid_pixels, valid_pixels
-from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening, Preprocessing
+from hypercaps.training.examples import Examples
+from hypercaps.training.loop import LoopSettings
+from hypercaps.training.patches import draw_valid_pixels, valid_pixels
+from hypercaps.training.preprocessing import Preprocessing
+from hypercaps.training.scene_cache import SceneCache
 from hypercaps.training.self_training import PixelGrid
 from hypercaps.training.trainer import PatchTrainer
 
@@ -44,7 +48,7 @@ class TrainingJob:
     device: Device
     # (rows * cols,) number of the spatial unit, such as a polygon, of each pixel; -1 or 0 where it has no label
     units: npt.NDArray[np.int64] | None = None
-    preprocessing: str = "centred whitening"  # a name in PREPROCESSINGS
+    preprocessing: str = "centred whitening"  # a name in preprocessing.PREPROCESSINGS
 
     @property
     def seed(self) -> int:
@@ -70,16 +74,15 @@ class TrainingData:
     grid: PixelGrid | None  # for recipes that use pseudo-labels
 
     @classmethod
-    def read(cls, job: TrainingJob, preprocessing: Preprocessing | None = None) -> TrainingData:
-        """Read the patches; ``preprocessing`` is fitted to the scene unless it is given."""
-        scene, labels, split = job.scene, job.labels, job.split
-        if preprocessing is None:
-            preprocessing = PREPROCESSINGS[job.preprocessing](scene)
+    def read(cls, job: TrainingJob, cache: SceneCache | None = None) -> TrainingData:
+        """Read the patches; what ``cache``, of the job's scene, has of an earlier training is not computed again."""
+        cache = SceneCache(job.scene) if cache is None else cache
+        labels, split = job.labels, job.split
         labelled = np.concatenate([split.train, split.val])
         pixels = np.concatenate([labelled, _unlabelled_pixels(job, labelled)])
         targets = np.searchsorted(labels.legend.labels, labels.array.ravel()[labelled])
         examples = Examples(
-            store=PatchStore(scene, preprocessing, pixels, job.patch),
+            store=cache.patches(job.preprocessing, pixels, job.patch),
             targets=torch.from_numpy(targets),
             train=torch.arange(split.train.size),
             val=torch.arange(split.train.size, labelled.size),
@@ -88,13 +91,33 @@ class TrainingData:
         )
         grid = None
         if job.recipe.uses_pseudo_labels:
-            assert isinstance(preprocessing, PCAWhitening)
-            grid = PixelGrid(pixels, scene.cols, preprocessing)
-        return cls(preprocessing, examples, grid)
+            grid = PixelGrid(pixels, job.preprocessing, cache)
+        return cls(cache.preprocessing(job.preprocessing), examples, grid)
 
     def trainer(self, job: TrainingJob, settings: LoopSettings) -> PatchTrainer:
         """The trainer to hand to ``job.recipe.train``."""
         return PatchTrainer(job.new_network, self.examples, settings, job.record, self.grid)
+
+    def identity(self, job: TrainingJob) -> dict[str, object]:
+        """Everything that the result of the training depends on, in the words of a message about a checkpoint."""
+        record, versions = job.record, current_versions()
+        spectra = self.examples.store.spectra  # of all pixels that are used, whitened by statistics of the whole scene
+        return {
+            "method": job.method.name,
+            "recipe": job.recipe.identity(),
+            "preprocessing": job.preprocessing,
+            "patch": job.patch,
+            "structure": json.dumps(dict(job.structure), sort_keys=True),
+            "device": f"{job.device.name} {job.device.precision}",
+            "seed": job.seed,
+            "set of labels": job.labels.digest(),
+            "scene": tensors_digest({"spectra": spectra}, {"shape": job.scene.shape}),
+            "split": job.split.digest(),
+            "number of epochs": record.epochs,
+            "batch size": record.batch_size,
+            "learning rate": record.learning_rate,
+            **{f"version of {name}": versions[name] for name in ("hypercaps", "torch", "numpy")},
+        }
 
 
 def _unlabelled_pixels(job: TrainingJob, labelled: Pixels) -> Pixels:

@@ -15,14 +15,14 @@ All sums have one fixed order, without BLAS, so that the number of threads chang
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import distance_transform_cdt
 from scipy.sparse import csr_array
 
-from hypercaps.compute import linalg
+from hypercaps.compute import linalg, native
 from hypercaps.training.preprocessing import PCAWhitening
 
 Array = npt.NDArray[np.float64]
@@ -37,6 +37,7 @@ _SCORE_STRENGTH = 0.03  # entry of G for a network's score with margin 1; edge w
 _LABEL_STRENGTH = 10.0  # entry of G for a label
 _TOLERANCE = 1e-6  # of the residual
 _MAX_ITERATIONS = 3000
+_LEAST_COLUMNS = 4  # of X that are worth a thread
 _CLASSES_AT_ONCE = 16  # columns of X that are solved for together: bounds the memory
 _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1))  # half of the eight neighbours; the others follow by symmetry
 
@@ -59,6 +60,8 @@ def region_near_labels(
     rows, cols = shape
     if rows * cols <= max_pixels:
         return np.ones(shape, dtype=bool)
+    from scipy.ndimage import distance_transform_cdt
+
     r, c = np.divmod(labelled, cols)
     down, across = -(-rows // _TILE), -(-cols // _TILE)
     labels = np.zeros((down, across), dtype=np.int64)  # in each tile
@@ -85,34 +88,51 @@ def edge_features(whitening: PCAWhitening, spectra: npt.NDArray[np.float32]) -> 
     return linalg.product(spectra, back)
 
 
-def pixel_graph_laplacian(pixels: Indices, cols: int, features: Array) -> csr_array:
-    """Laplacian L (N, N) of the graph of distinct pixels (N,), flat indices into a scene of ``cols`` columns.
+@dataclass(frozen=True, eq=False)
+class PixelGraph:
+    """Pixels of a scene, connected to those of their eight neighbours that are among them."""
 
-    Each pixel is connected to those of its eight neighbours that are in the graph; the weights follow from their
-    ``features`` (N, k).
-    """
-    order = np.argsort(pixels, kind="stable")
-    ascending = pixels[order]
-    column = ascending % cols
-    ends: list[tuple[Indices, Indices, Array]] = []  # both ends of edges, and their length in pixels
-    for down, right in _NEIGHBOURS:
-        inside = np.flatnonzero((column + right >= 0) & (column + right < cols))
-        neighbour = ascending[inside] + down * cols + right
-        at = np.minimum(np.searchsorted(ascending, neighbour), pixels.size - 1)
-        exists = ascending[at] == neighbour
-        length = np.full(int(exists.sum()), np.hypot(down, right))
-        ends.append((order[inside[exists]], order[at[exists]], length))
-    i, j, lengths = (np.concatenate(parts) for parts in zip(*ends, strict=True))
-    differences = np.square(features[i] - features[j]).sum(axis=1)
-    mean = differences.mean() if differences.size else 0.0
-    weights = np.exp(-_BETA * differences / (mean or 1.0)) / lengths + _MIN_WEIGHT
-    adjacency = csr_array(
-        (np.concatenate([weights, weights]), (np.concatenate([i, j]), np.concatenate([j, i]))),
-        shape=(pixels.size, pixels.size),
-    )
-    degrees = np.asarray(adjacency.sum(axis=1)).ravel()
-    diagonal = np.arange(pixels.size)
-    return csr_array(csr_array((degrees, (diagonal, diagonal)), shape=adjacency.shape) - adjacency)
+    pixels: Indices  # (N,) flat indices, ascending
+    ends: tuple[Indices, Indices]  # (E,) positions of the two pixels of each edge among them
+    weights: Array  # (E,)
+
+    @classmethod
+    def of(cls, pixels: Indices, cols: int, features: Array) -> PixelGraph:
+        """The graph of distinct pixels (N,), in any order, flat indices into a scene of ``cols`` columns.
+
+        Weights follow from the differences between the neighbours' ``features`` (N, k).
+        """
+        order = np.argsort(pixels, kind="stable")
+        ascending = pixels[order]
+        column = ascending % cols
+        found: list[tuple[Indices, Indices, Array]] = []  # both ends of edges, and their length in pixels
+        for down, right in _NEIGHBOURS:
+            inside = np.flatnonzero((column + right >= 0) & (column + right < cols))
+            neighbour = ascending[inside] + down * cols + right
+            at = np.minimum(np.searchsorted(ascending, neighbour), pixels.size - 1)
+            exists = ascending[at] == neighbour
+            found.append((inside[exists], at[exists], np.full(int(exists.sum()), np.hypot(down, right))))
+        i, j, lengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        differences = np.square(features[order[i]] - features[order[j]]).sum(axis=1)
+        mean = differences.mean() if differences.size else 0.0
+        weights = np.exp(-_BETA * differences / (mean or 1.0)) / lengths + _MIN_WEIGHT
+        return cls(ascending, (i, j), weights)
+
+    def laplacian(self, pixels: Indices) -> csr_array:
+        """Laplacian L (N, N), whose rows belong to ``pixels``: those of the graph in another order."""
+        order = np.argsort(pixels, kind="stable")
+        i, j = (order[end] for end in self.ends)
+        shape = pixels.size, pixels.size
+        ends = np.concatenate([i, j]), np.concatenate([j, i])
+        adjacency = csr_array((np.concatenate([self.weights, self.weights]), ends), shape=shape)
+        degrees = np.asarray(adjacency.sum(axis=1)).ravel()
+        diagonal = np.arange(pixels.size)
+        return csr_array(csr_array((degrees, (diagonal, diagonal)), shape=shape) - adjacency)
+
+
+def pixel_graph_laplacian(pixels: Indices, cols: int, features: Array) -> csr_array:
+    """Laplacian L (N, N) of the graph of distinct pixels (N,), flat indices into a scene of ``cols`` columns."""
+    return PixelGraph.of(pixels, cols, features).laplacian(pixels)
 
 
 def propagate(scores: npt.NDArray[np.floating], laplacian: csr_array, seeds: Indices, classes: Indices) -> Array:
@@ -135,8 +155,8 @@ def propagate(scores: npt.NDArray[np.floating], laplacian: csr_array, seeds: Ind
 
 
 def bytes_to_propagate(pixels: int, classes: int) -> int:
-    """Peak memory of ``propagate``: P and X, seven arrays of the solver, and the graph."""
-    return 8 * pixels * (3 * classes + 7 * min(classes, _CLASSES_AT_ONCE) + 60)
+    """Peak memory of ``propagate``: P and X, eight arrays of the solver, and the graph."""
+    return 8 * pixels * (3 * classes + 8 * min(classes, _CLASSES_AT_ONCE) + 60)
 
 
 def pseudo_labels(propagated: Array) -> PseudoLabels:
@@ -156,27 +176,53 @@ def _margin(scores: Array) -> Array:
 
 
 def _conjugate_gradients(laplacian: csr_array, strength: Array, prior: Array) -> Array:
-    """Solve (L + G) X = G P for all columns (N, k) side by side, each with its own step sizes."""
-    diagonal = (laplacian.diagonal() + strength)[:, None]  # preconditioner: labels have far larger entries
-    right = strength[:, None] * prior
-    x = prior.copy()
-    residual = right - (laplacian @ x + strength[:, None] * x)
-    tolerance = _TOLERANCE**2 * _column_products(right, right / diagonal)  # (k,)
-    direction = residual / diagonal
-    size = _column_products(residual, direction)  # (k,)
-    for _ in range(_MAX_ITERATIONS):
-        if (size <= tolerance).all():
-            break
-        image = laplacian @ direction + strength[:, None] * direction
+    """Solve (L + G) X = G P for all columns (N, k) side by side, each with its own step sizes.
+
+    Every thread has some of the columns. A column's sums do not depend on the columns beside it, and all make as many
+    steps as the slowest one, so that the number of threads changes no bit.
+    """
+    columns = prior.shape[1]
+    threads = max(1, min(native.threads(), columns // _LEAST_COLUMNS))
+    parts = [_Columns(laplacian, strength, part) for part in np.array_split(prior, threads, axis=1)]
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(_MAX_ITERATIONS):
+            if all(part.is_solved for part in parts):
+                break
+            list(pool.map(_Columns.step, parts))
+    return np.concatenate([part.solution for part in parts], axis=1)
+
+
+class _Columns:
+    """Some columns of the system while it is being solved."""
+
+    def __init__(self, laplacian: csr_array, strength: Array, prior: Array) -> None:
+        self.laplacian, self.strength = laplacian, strength[:, None]
+        self.diagonal = laplacian.diagonal()[:, None] + self.strength  # preconditioner: labels have far larger entries
+        right = self.strength * prior
+        self.solution = np.array(prior, order="C")  # a copy
+        self.residual = right - (laplacian @ self.solution + self.strength * self.solution)
+        self.tolerance = _TOLERANCE**2 * _column_products(right, right / self.diagonal)  # (k,)
+        self.direction = self.residual / self.diagonal
+        self.size = _column_products(self.residual, self.direction)  # (k,)
+        self._scratch = np.empty_like(self.residual)
+
+    @property
+    def is_solved(self) -> bool:
+        return bool((self.size <= self.tolerance).all())
+
+    def step(self) -> None:
+        """One step of the method; arrays are used again, because new ones of some MB take longer than the sums."""
+        scratch, direction = self._scratch, self.direction
+        image = self.laplacian @ direction
+        image += np.multiply(self.strength, direction, out=scratch)
         curvature = _column_products(direction, image)
-        step = np.divide(size, curvature, out=np.zeros_like(size), where=curvature > 0)
-        x += step * direction
-        residual -= step * image
-        preconditioned = residual / diagonal
-        previous, size = size, _column_products(residual, preconditioned)
-        direction *= np.divide(size, previous, out=np.zeros_like(size), where=previous > 0)
+        length = np.divide(self.size, curvature, out=np.zeros_like(self.size), where=curvature > 0)
+        self.solution += np.multiply(length, direction, out=scratch)
+        self.residual -= np.multiply(length, image, out=scratch)
+        preconditioned = np.divide(self.residual, self.diagonal, out=scratch)
+        previous, self.size = self.size, _column_products(self.residual, preconditioned)
+        direction *= np.divide(self.size, previous, out=np.zeros_like(previous), where=previous > 0)
         direction += preconditioned
-    return x
 
 
 def _column_products(one: Array, two: Array) -> Array:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from hypercaps.compute.devices import available_memory
+from hypercaps.compute import native
+from hypercaps.compute.memory import available_memory
 from hypercaps.errors import ModelError
+from hypercaps.models.protocols import StepMemory
 from hypercaps.training.job import MAX_UNLABELLED, TrainingJob
 from hypercaps.training.label_propagation import MAX_PIXELS, bytes_to_propagate
 from hypercaps.training.loop import Loss, SemiSupervisedLoss
@@ -25,7 +29,8 @@ def bytes_to_train(
     """Peak memory of a training step, from a network without memory (a blueprint).
 
     Counts the weights, their gradients, the optimizer's copies of them, the best weights so far, and what the forward
-    pass saves for the backward pass, which is counted while it runs on shapes alone.
+    pass saves for the backward pass. Networks of the compiled kernels know that themselves; for others it is counted
+    while it runs on shapes alone, for which torch loads its compiler: that takes seconds.
     """
     saved = 0
 
@@ -34,6 +39,10 @@ def bytes_to_train(
         saved += tensor.numel() * tensor.element_size()
         return tensor
 
+    weights = 4 * sum(weight.numel() for weight in network.parameters()) * (3 + _OPTIMIZER_COPIES)
+    inputs = 4 * batch_size * math.prod(patch_shape)
+    if isinstance(network, StepMemory) and native.available():
+        return weights + 4 * network.step_numbers(batch_size) + inputs
     patches = torch.empty(batch_size, *patch_shape, device="meta")
     targets = torch.zeros(batch_size, dtype=torch.int64, device="meta")
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
@@ -41,8 +50,7 @@ def bytes_to_train(
             loss_of(network(patches), targets)
         else:
             semi_supervised(network, patches, targets, patches)
-    weights = 4 * sum(weight.numel() for weight in network.parameters())
-    return weights * (3 + _OPTIMIZER_COPIES) + saved + 4 * patches.numel()
+    return weights + saved + inputs
 
 
 def check_memory(job: TrainingJob) -> None:

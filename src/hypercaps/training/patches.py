@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from hypercaps.compute import native
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.training.preprocessing import Preprocessing
 
+if TYPE_CHECKING:  # a map needs nothing of torch
+    from torch import Tensor
+
 Indices = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 _READ_VALUES = 1 << 23  # values read at a time: 32 MB of float32
@@ -112,9 +117,29 @@ def valid_pixels(scene: Scene, *, without: Indices, within: Mask | None = None) 
 
 def symmetries(patch: int) -> Tensor:
     """The eight rotations and reflections of a patch, as orders of its positions: (8, D*D), the identity first."""
+    import torch
+
     places = torch.arange(patch * patch).view(patch, patch)
     turned = [torch.rot90(places, turns) for turns in range(4)]
     return torch.stack([order.flatten() for square in turned for order in (square, square.flip(0))])
+
+
+@dataclass
+class KeptSpectra:
+    """Preprocessed spectra of the last store that used them, for one that needs the same pixels."""
+
+    pixels: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (S,) flat, ascending
+    spectra: Values = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))  # (S, C)
+    valid: Mask = field(default_factory=lambda: np.empty(0, dtype=bool))  # (S,)
+
+    def read(self, scene: Scene, preprocessing: Preprocessing, pixels: Indices) -> tuple[Values, Mask]:
+        """Spectra (S, C) and validity (S,) of pixels, which are read unless they are those of the last time."""
+        if not np.array_equal(pixels, self.pixels):
+            spectra, valid = native.empty((pixels.size, scene.bands)), np.empty(pixels.size, dtype=bool)
+            for at, read in read_pixels(scene, pixels):
+                spectra[at], valid[at] = preprocessing.transform(read.values, read.valid), read.valid
+            self.pixels, self.spectra, self.valid = pixels, spectra, valid
+        return self.spectra, self.valid
 
 
 class PatchStore:
@@ -124,7 +149,16 @@ class PatchStore:
     in a large scene.
     """
 
-    def __init__(self, scene: Scene, preprocessing: Preprocessing, pixels: Indices, patch: int) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        preprocessing: Preprocessing,
+        pixels: Indices,
+        patch: int,
+        kept: KeptSpectra | None = None,  # of this scene and preprocessing
+    ) -> None:
+        import torch
+
         self.patch = patch
         half = patch // 2
         around = np.arange(-half, half + 1)
@@ -137,9 +171,8 @@ class PatchStore:
             for j in range(patch):
                 touched[rows[:, i], cols[:, j]] = True
         needed = np.flatnonzero(touched)  # flat, ascending: the order of the stored spectra
-        self._spectra, valid = torch.empty(needed.size, scene.bands), np.empty(needed.size, dtype=bool)
-        for at, read in read_pixels(scene, needed):
-            self._spectra[at], valid[at] = preprocessing.transform(read.values, read.valid), read.valid
+        spectra, valid = (kept or KeptSpectra()).read(scene, preprocessing, needed)
+        self._spectra = torch.from_numpy(spectra)
 
         # Row of the stored spectra for each position of each patch: (N, D*D)
         flat = (rows[:, :, None] * scene.cols + cols[:, None, :]).reshape(len(pixels), patch * patch)
@@ -147,6 +180,7 @@ class PatchStore:
         if not valid.all():
             reflect_places(places, valid, patch)
         self._places = torch.from_numpy(places)
+        self._pixels = torch.from_numpy(np.stack([r, c], axis=1))
 
     def __len__(self) -> int:
         return self._places.shape[0]
@@ -164,6 +198,11 @@ class PatchStore:
         places = self._places.index_select(0, which)
         return places if order is None else places.gather(1, order)
 
+    @property
+    def pixels(self) -> Tensor:
+        """Row and column of each patch's centre in the scene: (N, 2)"""
+        return self._pixels
+
     def centres(self) -> Tensor:
         """Row of ``spectra`` for the centre of each patch: (N,) int32"""
         return self._places[:, self.patch * self.patch // 2]
@@ -174,19 +213,28 @@ class PatchStore:
         Drawn by numpy, in one stream for any number of threads. Other spectra are not changed, so that few patches of a
         large scene cost little.
         """
+        import torch
+
         touched = torch.zeros(len(self._spectra), dtype=torch.bool, device=self._spectra.device)
         touched[self._places.index_select(0, which).flatten()] = True
         at = touched.nonzero().flatten()
         drawn = rng.standard_normal((len(at), self._spectra.shape[1]), dtype=np.float32)
         drawn *= np.float32(sigma)
         noisy = copy.copy(self)
-        noisy._spectra = self._spectra.index_add(0, at, torch.from_numpy(drawn).to(self._spectra.device))
+        if self._spectra.device.type == "cpu":
+            spectra: Values = native.empty(tuple(self._spectra.shape))
+            spectra[...] = self._spectra.numpy()
+            spectra[at.numpy()] += drawn  # five times as fast as torch's index_add
+            noisy._spectra = torch.from_numpy(spectra)
+        else:
+            noisy._spectra = self._spectra.index_add(0, at, torch.from_numpy(drawn).to(self._spectra.device))
         return noisy
 
     def to(self, device: str) -> PatchStore:
         """The same store on another device."""
         moved = copy.copy(self)
         moved._spectra, moved._places = self._spectra.to(device), self._places.to(device)
+        moved._pixels = self._pixels.to(device)
         return moved
 
     def gather(self, which: Tensor, order: Tensor | None = None) -> Tensor:

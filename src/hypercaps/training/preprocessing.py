@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
 
 from hypercaps.compute import linalg, native
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import SceneError, warn_data
+from hypercaps.training.nuisance import nuisance_covariance
 
 Array = npt.NDArray[np.float64]
+Values = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 DAMPING = 0.1  # of damped whitening: share of each band's standard deviation
+_COARSE = 4  # roundings of float32: a standard deviation below is mostly rounding
 _READ_VALUES = 1 << 23  # values read at a time while fitting: 32 MB of float32, 64 MB of float64
 
 
@@ -86,7 +86,7 @@ class PCAWhitening(_Fitted):
         order = np.concatenate([component[1::2][::-1], component[0::2]])  # ... 5 3 1 0 2 4 ...
         return PCAWhitening(self.mean, self.matrix[:, order], self.variances[order])
 
-    def transform(self, values: npt.NDArray[np.floating], valid: Mask | None = None) -> Tensor:
+    def transform(self, values: npt.NDArray[np.floating], valid: Mask | None = None) -> Values:
         """(..., bands) in physical units to (..., components), float32; zeros where not ``valid`` (...).
 
         Computed in float64: small components are differences of large numbers. With the compiled kernel, a pixel's
@@ -95,8 +95,10 @@ class PCAWhitening(_Fitted):
         """
         if values.dtype == np.float32 and values.shape[-1] == self.bands and native.available():
             return project(values, valid, self.mean, self.matrix)
+        import torch
+
         white = torch.from_numpy(_subtract_mean(values, valid, self.mean)) @ torch.from_numpy(self.matrix)
-        return white.float().view(values.shape)
+        return white.float().numpy().reshape(values.shape)
 
     def combined(self, weights: Array) -> Array:
         """The matrix that whitens and then multiplies with ``weights``: (components, n) -> (bands, n)"""
@@ -117,11 +119,11 @@ class Standardising(_Fitted):
         alive = _alive(variances, mean, scene.name)
         return cls(mean, np.where(alive, 1.0 / np.sqrt(np.where(alive, variances, 1.0)), 0.0))
 
-    def transform(self, values: npt.NDArray[np.floating], valid: Mask | None = None) -> Tensor:
+    def transform(self, values: npt.NDArray[np.floating], valid: Mask | None = None) -> Values:
         """(..., bands) in physical units to (..., bands), float32; zeros where not ``valid`` (...)."""
         flat = _subtract_mean(values, valid, self.mean)
         flat *= self.scale
-        return torch.from_numpy(flat.astype(np.float32)).view(values.shape)
+        return flat.astype(np.float32).reshape(values.shape)
 
     def combined(self, weights: Array) -> Array:
         """The matrix that scales and then multiplies with ``weights``: (bands, n) -> (bands, n)"""
@@ -135,6 +137,7 @@ PREPROCESSINGS: dict[str, Callable[[Scene], Preprocessing]] = {
     "whitening": PCAWhitening.fit,
     "centred whitening": lambda scene: PCAWhitening.fit(scene).centred(),
     "damped whitening": lambda scene: damped_whitening(scene).centred(),
+    "robust whitening": lambda scene: robust_whitening(scene).centred(),
     "standardising": Standardising.fit,
 }
 # By the names that model files use
@@ -155,7 +158,13 @@ def damped_whitening(scene: Scene) -> PCAWhitening:
     return PCAWhitening.from_covariance(mean, covariance + DAMPING**2 * np.diag(covariance.diagonal()), name=scene.name)
 
 
-def project(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array, matrix: Array) -> Tensor:
+def robust_whitening(scene: Scene) -> PCAWhitening:
+    """Whitening in which a change of light, of calibration or of wavelengths moves no component far (``nuisance``)."""
+    mean, covariance = _moments(scene)
+    return PCAWhitening.from_covariance(mean, covariance + nuisance_covariance(mean, covariance), name=scene.name)
+
+
+def project(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array, matrix: Array) -> Values:
     """(values - mean) @ matrix by the compiled kernel: (..., bands) float32 -> (..., n) float32, zeros where not valid.
 
     Computed in float64, by the same sums for every pixel: its bits depend neither on the other pixels nor on the number
@@ -163,14 +172,15 @@ def project(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array, m
     """
     bands, outputs = matrix.shape
     pixels = values.reshape(-1, bands).shape[0]
-    given = torch.from_numpy(np.require(values, np.float32, requirements=["C", "W"]))
+    given = np.ascontiguousarray(values, dtype=np.float32)
     flags = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
     if flags.size != pixels:
         raise ValueError(f"validity of {flags.size} pixels came with {pixels}")
-    padded = pad(torch.from_numpy(matrix), (0, -outputs % native.LANES)).contiguous()
-    found = torch.empty(*values.shape[:-1], outputs)
-    good, middle = torch.from_numpy(flags), torch.from_numpy(np.ascontiguousarray(mean))
-    native.run("whiten", given, good, pixels, bands, padded.shape[1], outputs, middle, padded, found)
+    padded = native.empty((bands, outputs + -outputs % native.LANES), np.float64)
+    padded[:, :outputs], padded[:, outputs:] = matrix, 0.0
+    found: Values = native.empty((*values.shape[:-1], outputs))
+    middle = np.ascontiguousarray(mean)
+    native.run("whiten", given, flags, pixels, bands, padded.shape[1], outputs, middle, padded, found)
     return found
 
 
@@ -191,8 +201,9 @@ def _alive(variances: Array, mean: Array, name: str) -> Mask:
     alive: Mask = variances > floor
     if not alive.any():
         raise SceneError(
-            f"scene {name!r} is constant: every band has the same value everywhere, so there is nothing to "
-            "classify by; give a cube whose pixels differ"
+            f"scene {name!r} is constant as it is read, in single precision (float32): every band has the same value "
+            "everywhere; give a cube whose pixels differ or, if its values are large and differ by little, subtract a "
+            "constant from each band first"
         )
     return alive
 
@@ -235,11 +246,27 @@ def _read_moments(scene: Scene) -> tuple[Array, Array]:
     invalid = scene.rows * scene.cols - count
     if count < 2:
         raise SceneError(
-            f"scene {scene.name!r} has {count} valid pixels among {invalid + count}: the others hold NaN, "
-            "infinity or nodata; give a cube with finite values"
+            f"scene {scene.name!r} has {count} valid pixels among {invalid + count}: the others hold "
+            f"{scene.why_invalid()}; give a cube with finite values"
         )
     if invalid:
+        total = invalid + count
+        warn_data(f"{invalid} of {total} pixels of scene {scene.name!r} hold {scene.why_invalid()} and get no class")
+    covariance = scatter / (count - 1)
+    _warn_of_rounding(scene, mean, np.sqrt(covariance.diagonal()))
+    return mean, covariance
+
+
+def _warn_of_rounding(scene: Scene, mean: Array, deviation: Array) -> None:
+    """Warn of bands (bands,) that were stored more exactly than they are read, and differ by a few roundings only."""
+    if np.can_cast(scene.dtype, np.float32):
+        return
+    rounding = float(np.finfo(np.float32).eps) * np.abs(mean)
+    # A constant band has a deviation too, by the rounding of its mean in float64.
+    coarse = int(((deviation > 1e-3 * rounding) & (deviation < _COARSE * rounding)).sum())
+    if coarse:
         warn_data(
-            f"{invalid} of {invalid + count} pixels of scene {scene.name!r} hold NaN, infinity or nodata and are masked"
+            f"{coarse} of {scene.bands} bands of scene {scene.name!r} hold large values that differ by little, and "
+            "single precision (float32), in which they are read, rounds most of the differences away: subtract a "
+            "constant from each band first"
         )
-    return mean, scatter / (count - 1)

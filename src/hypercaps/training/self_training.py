@@ -7,12 +7,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from hypercaps.models.protocols import kernel_threads
 from hypercaps.training import label_propagation
-from hypercaps.training.loop import Examples, LoopSettings, all_scores
+from hypercaps.training.examples import Examples, all_scores
+from hypercaps.training.familiar import is_familiar
+from hypercaps.training.loop import LoopSettings
+from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
+from hypercaps.training.scene_cache import SceneCache
+from hypercaps.training.window_lda import window_lda
+
+# Exponent of LDA's probabilities, which are too close to 0 and 1: by folds, their temperature is about 5.
+_GUIDE_STRENGTH = 0.05
 
 
 @dataclass(frozen=True)
@@ -20,35 +29,57 @@ class PixelGrid:
     """Where the patches of the examples lie in the scene."""
 
     pixels: npt.NDArray[np.int64]  # (N,) flat index of the centre of each patch
-    cols: int  # of the scene
-    whitening: PCAWhitening  # of the spectra of the patch store
+    preprocessing: str  # of the spectra of the patch store: a whitening
+    cache: SceneCache
+
+    @property
+    def whitening(self) -> PCAWhitening:
+        whitening = self.cache.preprocessing(self.preprocessing)
+        assert isinstance(whitening, PCAWhitening)
+        return whitening
+
+    def laplacian(self, store: PatchStore) -> csr_array:
+        """Laplacian (N, N) of the graph of the pixels."""
+        return self.cache.pixel_graph(self.preprocessing, store, self.pixels).laplacian(self.pixels)
+
+
+@dataclass(frozen=True)
+class PseudoLabelling:
+    """How unlabelled pixels get classes."""
+
+    per_epoch: int  # unlabelled pixels that every epoch draws
+    guided: bool  # LDA on the means of patches takes part
+    seed: int
 
 
 def add_pseudo_labels(
-    network: nn.Module, examples: Examples, grid: PixelGrid, settings: LoopSettings, *, per_epoch: int, seed: int
+    network: nn.Module, examples: Examples, grid: PixelGrid, settings: LoopSettings, how: PseudoLabelling
 ) -> Examples:
-    """The examples with classes for the unlabelled pixels, of which every epoch draws ``per_epoch`` by their margin."""
-    pseudo = _propagated_labels(network, examples, grid, settings)
+    """The examples with classes for the unlabelled pixels, of which every epoch draws some familiar ones by margin."""
+    pseudo = _propagated_labels(network, examples, grid, settings, guided=how.guided)
     # Validation pixels keep their own class: one that was learned from could not measure the network.
     targets = torch.cat([examples.targets, torch.from_numpy(pseudo.classes[len(examples.targets) :])])
-    margin = pseudo.margin[examples.unlabelled.numpy()]
+    # Ground unlike any label stays out: its propagated class is an answer to a question that no label asks.
+    margin = np.where(is_familiar(examples, how.seed), pseudo.margin[examples.unlabelled.numpy()], 0.0)
 
     def extra(epoch: int) -> Tensor:
-        drawn = label_propagation.draw(margin, per_epoch, np.random.default_rng((seed, epoch)))
+        drawn = label_propagation.draw(margin, how.per_epoch, np.random.default_rng((how.seed, epoch)))
         return examples.unlabelled[torch.from_numpy(drawn)]
 
     return replace(examples, targets=targets, extra=extra)
 
 
 def _propagated_labels(
-    network: nn.Module, examples: Examples, grid: PixelGrid, settings: LoopSettings
+    network: nn.Module, examples: Examples, grid: PixelGrid, settings: LoopSettings, *, guided: bool
 ) -> label_propagation.PseudoLabels:
-    """Propagate the labels and the network's scores over all pixels of the grid."""
+    """Propagate the labels and the scores over all pixels of the grid."""
     store, seeds = examples.store, examples.train.numpy()
     with settings.device.arithmetic(), kernel_threads(network):
         scores = all_scores(network, store.to(settings.device.name), settings.batch_size).numpy()  # (N, n)
-    centres = store.spectra.index_select(0, store.centres()).numpy()  # (N, C)
-    features = label_propagation.edge_features(grid.whitening, centres)  # (N, 3)
-    laplacian = label_propagation.pixel_graph_laplacian(grid.pixels, grid.cols, features)
+    laplacian = grid.laplacian(store)
     classes = examples.targets[examples.train].numpy()
+    if guided:
+        targets = examples.targets[examples.train]
+        by_lda = window_lda(store, grid.whitening, examples.train, targets, scores.shape[1])
+        scores = scores * np.power(by_lda, _GUIDE_STRENGTH)
     return label_propagation.pseudo_labels(label_propagation.propagate(scores, laplacian, seeds, classes))

@@ -12,15 +12,12 @@ from hypercaps.compute.devices import Device
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
-from hypercaps.errors import ModelError
+from hypercaps.models.descriptions import get_description
 from hypercaps.models.history import Overrides, TrainingRecord
 from hypercaps.models.registry import Method, get_method
 from hypercaps.training.checks import as_int, check_enough, check_split
 from hypercaps.training.job import TrainingJob
 from hypercaps.training.memory import check_memory
-
-# Names for users -> names in ``preprocessing.PREPROCESSINGS``
-WHITENINGS = {"plain": "centred whitening", "damped": "damped whitening"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class TrainingSpec:
     method: str = "convcapsnet"
     recipe: str | None = None
     patch: int | None = None  # side in pixels
-    whitening: str | None = None  # plain or damped
+    whitening: str | None = None  # plain, damped or robust
     structure: Mapping[str, object] | None = None
     epochs: int | None = None
     batch_size: int | None = None
@@ -39,18 +36,11 @@ class TrainingSpec:
 
     @property
     def patch_side(self) -> int:
-        return get_method(self.method).patch if self.patch is None else as_int("patch", self.patch, 1)
+        return get_description(self.method).patch if self.patch is None else as_int("patch", self.patch, 1)
 
     def preprocessing_name(self) -> str:
         """The preprocessing of the spectra, a name in ``preprocessing.PREPROCESSINGS``."""
-        own = get_method(self.method).preprocessing
-        if self.whitening is None:
-            return own
-        if self.whitening not in WHITENINGS:
-            raise ModelError(f"there is no whitening {self.whitening!r}: {' or '.join(WHITENINGS)} is expected")
-        if own not in WHITENINGS.values():
-            raise ModelError(f"method {self.method} does not whiten its spectra: leave the whitening out")
-        return WHITENINGS[self.whitening]
+        return get_description(self.method).preprocessing_with(self.whitening, self.recipe)
 
     def job(
         self, scene: Scene, labels: Labels, split: Split, units: npt.NDArray[np.int64] | None = None

@@ -13,8 +13,10 @@ from torch import nn
 
 from hypercaps.models.history import History, TrainingRecord
 from hypercaps.models.recipes import Stage
-from hypercaps.training.loop import Examples, LoopSettings, TrainingLoop, solve
-from hypercaps.training.self_training import PixelGrid, add_pseudo_labels
+from hypercaps.training.examples import Examples
+from hypercaps.training.loop import LoopSettings, TrainingLoop
+from hypercaps.training.self_training import PixelGrid, PseudoLabelling, add_pseudo_labels
+from hypercaps.training.solve import solve
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,23 @@ class PatchTrainer:
         return self.build(seed).to(self.settings.device.name)
 
     def run(self, network: nn.Module, optimizer: torch.optim.Optimizer, stage: Stage) -> History:
-        return TrainingLoop(network, optimizer, self.examples, self.settings, stage).run()
+        checkpoint = self.settings.checkpoint
+        if checkpoint is not None and (done := checkpoint.finished(stage.number)) is not None:
+            network.load_state_dict(done.weights)
+            return done.history
+        history = TrainingLoop(network, optimizer, self.examples, self.settings, stage).run()
+        if checkpoint is not None and stage.epochs_after and not history.interrupted:
+            checkpoint.finish(network, history)
+        return history
 
     def solve(self) -> tuple[nn.Module, History]:
         network = self.build(self._seed)
         return network, solve(network, self.settings.loss, self.examples)
 
-    def with_pseudo_labels(self, network: nn.Module, per_epoch: int) -> PatchTrainer:
+    def with_pseudo_labels(self, network: nn.Module, per_epoch: int, *, guided: bool = False) -> PatchTrainer:
         assert self.grid is not None
-        examples = add_pseudo_labels(
-            network, self.examples, self.grid, self.settings, per_epoch=per_epoch, seed=self._seed
-        )
-        return replace(self, examples=examples)
+        how = PseudoLabelling(per_epoch, guided, self._seed)
+        return replace(self, examples=add_pseudo_labels(network, self.examples, self.grid, self.settings, how))
 
     @property
     def _seed(self) -> int:

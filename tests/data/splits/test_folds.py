@@ -256,3 +256,15 @@ def test_the_recorded_folds_are_drawn_again() -> None:
         again = folds.describe().request(patch=7)
         assert again is not None
         assert draw_requested_folds(labels, again).digest() == folds.digest()
+
+
+def test_classes_whose_labels_are_one_area_are_known() -> None:
+    array = np.zeros((40, 60), dtype=np.int16)
+    array[:, :20] = 1  # one area, cut into pieces
+    array[:16, 22:38] = array[24:, 22:38] = 2  # two areas
+    array[:3, 40:43] = 3  # one area that can't be cut: not tested
+    labels = Labels.from_array(array)
+    folds = draw_folds(labels, label_units(labels, block=16))
+    assert folds.within_one_area().tolist() == [0] and folds.untested().tolist() == [2]
+    polygons = of_polygons([[20, 30], [40]])  # polygons are units of their own, whatever they touch
+    assert draw_folds(polygons, label_units(polygons)).within_one_area().size == 0

@@ -100,11 +100,43 @@ def test_n_of_each_class() -> None:
     assert split.seed == 3
 
 
-def test_too_few_pixels_name_the_class_and_a_remedy() -> None:
-    with pytest.raises(SplitError, match=r"class 2 \(class 2\) has 4 labelled pixels.*at least 5"):
-        split_by_share(labels_of(30, 4), 0.2, 0.1)
-    with pytest.raises(SplitError, match="ask for at most 26 per class"):
-        split_per_class(labels_of(30, 50), 27, 0.1)
+def drawn(labels: Labels, split: Split) -> list[list[int]]:
+    """Pixels of each class in each set."""
+    flat, classes = labels.array.ravel(), len(labels.legend)
+    sets = (split.train, split.val, split.test)
+    return [np.bincount(flat[part], minlength=classes + 1)[1:].tolist() for part in sets]
+
+
+def test_small_classes_train_with_at_least_one_pixel() -> None:
+    labels = labels_of(30, 4, 2, 1)
+    with pytest.warns(DataWarning) as caught:
+        split = split_by_share(labels, 0.2, 0.1)
+    assert drawn(labels, split) == [[6, 1, 1, 1], [3, 0, 0, 0], [21, 3, 1, 0]]
+    texts = [str(one.message) for one in caught]
+    assert "0.2 takes no pixel of some classes, so one trains: 1 of class 2 (4 labelled), 1 of class 3 (2" in texts[0]
+    assert "class 4 can't be tested: the only labelled pixel trains" in texts[1]
+
+
+def test_classes_too_small_for_a_number_of_pixels_train_with_fewer() -> None:
+    labels = labels_of(50, 30, 2, 1)
+    with pytest.warns(DataWarning) as caught:
+        split = split_per_class(labels, 27, 0.1)
+    assert "27 training pixels, so fewer train: 26 of class 2 (30 labelled), 1 of" in str(caught[0].message)
+    assert drawn(labels, split) == [[27, 26, 1, 1], [5, 3, 0, 0], [18, 1, 1, 0]]
+    with pytest.warns(DataWarning):
+        split = split_per_class(labels, 27, 0.9, at_most=0.5)  # the share of validation is reduced too
+    assert [part[2:] for part in drawn(labels, split)] == [[1, 1], [0, 0], [1, 0]]
+
+
+def test_a_number_of_pixels_that_no_class_has() -> None:
+    with pytest.raises(SplitError, match=r"no class of .* for 46 to train.*ask for at most 44 per class"):
+        split_per_class(labels_of(50, 30), 46)
+
+
+def test_labels_of_one_pixel_per_class_leave_nothing_to_test() -> None:
+    for draw_split in (split_by_share, lambda labels: split_per_class(labels, 3)):
+        with pytest.raises(SplitError, match=r"one labelled pixel only.*--split none"):
+            draw_split(labels_of(1, 1))
 
 
 @pytest.mark.parametrize(("train", "val"), [(0, 0.1), (1.0, 0), (0.9, 0.1), (0.2, -0.1), (-1, 0.1), (0.7, 0.3)])

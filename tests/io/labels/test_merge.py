@@ -10,7 +10,7 @@ import pytest
 import rasterio
 import shapely
 
-from hypercaps.data.labels import Labels, Legend, LegendEntry, default_color
+from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.labels.merge import LabelFile, merge, number_classes, renumber
 from hypercaps.io.open import open_labels
@@ -20,7 +20,7 @@ from support.vectors import GRID, KINDS, SQUARES, names, scene_on, write
 def numbered(array: Any, **called: str) -> LabelFile:
     """Labels with the numbers of a file; classes given as c2="water" have names."""
     names_of = {int(key[1:]): name for key, name in called.items()}
-    legend = Legend(tuple(LegendEntry(n, names_of.get(n, f"class {n}"), default_color(n - 1)) for n in range(1, 10)))
+    legend = Legend.of(range(1, 10), [names_of.get(n, f"class {n}") for n in range(1, 10)])
     labels = Labels.from_array(np.atleast_2d(array), legend, name="numbers")
     return LabelFile(labels, labels.legend)
 

@@ -14,7 +14,7 @@ import shapely
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import detect_file
-from hypercaps.io.labels import vector_file
+from hypercaps.io.labels import layer as vector_layer
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.pipeline.describe import describe
 from support.vectors import KINDS, SQUARES, names, scene_on, write
@@ -46,7 +46,7 @@ def test_the_format_is_detected_by_content(tmp_path: Path, monkeypatch: pytest.M
     for suffix in ("geojson", "fgb", "gpkg"):  # by name they would be text tables
         csv = write(tmp_path / f"b.{suffix}", SQUARES, {"kind": KINDS}).rename(tmp_path / f"{suffix}.csv")
         assert len(open_labels(csv, scene=scene_on(), class_field="kind").legend) == 3
-    monkeypatch.setattr(vector_file, "LARGE", 100)
+    monkeypatch.setattr(vector_layer, "LARGE", 100)
     with pytest.raises(LabelsError, match=r"unusual name: call it labels\.gpkg"):
         open_labels(csv, scene=scene_on(), class_field="kind")
     with pytest.raises(SceneError, match="polygons, lines or points"):
@@ -245,7 +245,8 @@ def test_real_points_on_real_tiles(real_data: Path) -> None:
             with pytest.raises(LabelsError, match="lies in scene"):
                 open_labels(path, scene=scene, class_field="level_2")
             continue
-        labels = open_labels(path, scene=scene, class_field="level_2")
+        with pytest.warns(DataWarning, match=f"120 points: {120 - here.sum()} outside the scene, {here.sum()} used"):
+            labels = open_labels(path, scene=scene, class_field="level_2")
         by_label = {entry.label: entry for entry in labels.legend}
         assert [by_label[label].name for label in labels.array[row[here], col[here]]] == list(kinds[here])
         assert (labels.array > 0).sum() == len({*zip(row[here], col[here], strict=True)})

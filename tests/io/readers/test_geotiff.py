@@ -536,3 +536,21 @@ def test_from_a_geotiff_to_a_map_on_its_grid(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     with rasterio.open(tmp_path / "run" / "map.tif") as raster:
         assert raster.transform == TURNED and raster.crs == CRS.from_epsg(32633)
+
+
+# Sizes that a file claims
+
+
+def test_a_block_that_claims_much_more_than_it_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tif", np.zeros((600, 700, 2)), "uint8", compress="deflate", blockysize=600)
+    monkeypatch.setattr("hypercaps.io.limits.SMALL", 1000)
+    with pytest.raises(SceneError, match=r"claims [\d,]+ bytes for a block and stores \d+, which"):
+        open_scene(path)
+
+
+def test_labels_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tif", GT, "uint8", compress="deflate")
+    assert open_labels(path).array.any()
+    monkeypatch.setattr("hypercaps.io.limits.available_memory", lambda: 200)
+    with pytest.raises(LabelsError, match=r"a\.tif spans [\d,]+ x [\d,]+ pixels, which take 0\.0 GB .*give a part"):
+        open_labels(path)

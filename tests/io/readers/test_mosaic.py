@@ -164,7 +164,7 @@ def test_tiles_far_apart_cost_nothing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(scene.read(slice(300_000, None), slice(300_000, None)).values, CUBE[:5, :5])
     write(tmp_path / "gt_a.tif", CUBE[:5, :5, 0], transform=grid(0, 0), **PLACE)
     write(tmp_path / "gt_b.tif", CUBE[:5, :5, 0], transform=grid(300_000, 300_000), **PLACE)
-    with pytest.raises(LabelsError, match="span 300,005 x 300,005 pixels"):
+    with pytest.raises(LabelsError, match="spans 300,005 x 300,005 pixels"):
         open_labels(tmp_path / "gt_*.tif")
 
 

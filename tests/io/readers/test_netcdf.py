@@ -6,6 +6,8 @@ import multiprocessing
 import subprocess
 import sys
 import threading
+import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -418,7 +420,7 @@ def test_a_chunk_too_large_for_windows(tmp_path: Path) -> None:
     path = claim("chunk", tmp_path / "a.nc")
     with path.open("ab") as file:
         file.truncate(1 << 20)  # large enough for what it claims, if packed well
-    with pytest.raises(SceneError, match="chunks of 2,048 MB"):
+    with pytest.warns(DataWarning, match="bytes more"), pytest.raises(SceneError, match="chunks of 2,048 MB"):
         open_scene(path)
 
 
@@ -491,3 +493,73 @@ def test_damaged_classic_files(tmp_path: Path) -> None:
     (tmp_path / "a.nc").write_bytes(b"CDF\x05" + path.read_bytes()[4:])
     with pytest.raises(SceneError, match="CDF-5"):
         open_scene(tmp_path / "a.nc")
+
+
+def test_a_chunk_that_inflates_to_far_more_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(dataset(), tmp_path / "a.nc", chunksizes=(7, 6, 5), zlib=True)
+    np.testing.assert_array_equal(open_scene(path).read().values, CUBE)
+    with h5py.File(path, "r+") as file:
+        file["reflectance"].id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(60_000_000)))
+    monkeypatch.setattr("hypercaps.io.readers.hdf5_chunks.SMALL", 1 << 20)  # a bomb has more than this in fact
+    with pytest.raises(SceneError, match="a damaged chunk of '/reflectance'"):
+        open_scene(path).read()
+    with h5py.File(path, "r+") as file:
+        file["reflectance"].id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(70_000_000)))
+    with pytest.raises(SceneError, match="an impossible size"):
+        open_scene(path)
+
+
+def test_chunks_that_are_compressed_twice(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk(CUBE.shape)
+        properties.set_deflate(4)
+        properties.set_filter(h5py.h5z.FILTER_LZF)
+        space = h5py.h5s.create_simple(CUBE.shape)
+        dataset_id = h5py.h5d.create(file.id, b"reflectance", h5py.h5t.NATIVE_INT16, space, properties)
+        h5py.Dataset(dataset_id)[...] = CUBE
+    with pytest.raises(SceneError, match="compresses '/reflectance' several times"):
+        open_scene(tmp_path / "a.nc")
+
+
+def test_thousands_of_nested_groups(tmp_path: Path, guarded: None) -> None:
+    path = save(dataset(), tmp_path / "a.nc")
+    with h5py.File(path, "r+") as file:
+        group = file
+        for _ in range(1500):
+            group = group.create_group("g")
+    started = time.process_time()
+    with pytest.raises(SceneError, match="groups within groups more than 16 deep"):
+        open_scene(path)
+    assert time.process_time() - started < 2
+
+
+def test_groups_that_contain_themselves(tmp_path: Path) -> None:
+    path = save(dataset(), tmp_path / "a.nc")
+    with h5py.File(path, "r+") as file:
+        inner = file.create_group("a").create_group("b")
+        inner["again"] = file["a"]
+        inner["top"] = file["/"]
+    np.testing.assert_array_equal(open_scene(path).read().values, CUBE)
+
+
+def test_bytes_inserted_into_contiguous_numbers_are_reported(tmp_path: Path) -> None:
+    path = save(dataset(), tmp_path / "a.nc")
+    with h5py.File(path) as file:
+        start = file["reflectance"].id.get_offset()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: start + 10] + b"\r\r" + whole[start + 10 :])
+    with pytest.warns(DataWarning, match=r"a\.nc has 2 bytes more than it describes: it may be damaged"):
+        open_scene(path)
+
+
+def test_numbers_of_an_unusual_type(tmp_path: Path) -> None:
+    """One bit of the description of a type makes other numbers of all."""
+    path = save(dataset(CUBE.astype(np.float32)), tmp_path / "a.nc")
+    with h5py.File(path, "r+") as file:
+        unusual = h5py.h5t.IEEE_F32LE.copy()
+        unusual.set_ebias(126)
+        dataset_id = h5py.h5d.create(file.id, b"other", unusual, h5py.h5s.create_simple(CUBE.shape))
+        h5py.Dataset(dataset_id)[...] = 1
+    with pytest.raises(SceneError, match="numbers of an unusual type in 'other'"):
+        open_scene(path)

@@ -13,9 +13,9 @@ import pytest
 import xarray as xr
 from rasterio.crs import CRS
 
-from hypercaps import Scene
-from hypercaps.errors import DataWarning, SceneError
-from hypercaps.io.open import open_scene
+from hypercaps import Labels, Scene
+from hypercaps.errors import DataWarning, LabelsError, SceneError
+from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers import hdf5
 from support.cubes import COLS, CUBE, ROWS, WAVES, dataset, utm, waves
 
@@ -128,9 +128,52 @@ def test_files_are_read_without_importing_xarray(tmp_path: Path) -> None:
     dataset().to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     code = """
 import sys
-from hypercaps.io.open import open_scene
+from hypercaps.io.open import open_labels, open_scene
 open_scene(sys.argv[1]).read()
 print(sorted({"xarray", "pandas", "h5netcdf"} & set(sys.modules)))
 """
     command = [sys.executable, "-c", code, str(tmp_path / "a.nc")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# Where an array or a file is expected
+
+
+@pytest.mark.parametrize("dims", [("y", "x", "wavelength"), ("band", "y", "x"), ("x", "y", "band")])
+def test_from_array_finds_dimensions_by_their_names(dims: tuple[str, ...]) -> None:
+    scene = Scene.from_array(dataset(dims=dims)["reflectance"])
+    assert (scene.shape, scene.name) == (CUBE.shape, "reflectance")
+    np.testing.assert_array_equal(scene.read().values, CUBE)
+
+
+def test_from_array_with_its_other_options() -> None:
+    data = dataset(dims=("band", "y", "x"))["reflectance"]
+    with pytest.warns(DataWarning, match="left out: 2"):
+        scene = Scene.from_array(data, name="mine", wavelengths=WAVES, nodata=8, good_bands=[1, 0, 1, 1, 1])
+    assert scene.name == "mine" and scene.wavelengths is not None
+    assert scene.wavelengths.tolist() == [450, 650, 850, 1650]
+    np.testing.assert_array_equal(scene.read().valid, (CUBE[:, :, [0, 2, 3, 4]] != 8).all(axis=2))
+    with pytest.raises(SceneError, match="has 5 bands but 2 good-band flags"):
+        Scene.from_array(data, good_bands=[1, 0])
+
+
+def test_from_array_with_dimensions_of_other_names() -> None:
+    """As for any array: rows, columns, bands."""
+    scene = Scene.from_array(xr.DataArray(CUBE, dims=("a", "b", "c")))
+    np.testing.assert_array_equal(scene.read().values, CUBE)
+    assert scene.name == "xarray"
+
+
+@pytest.mark.parametrize("dims", [("y", "x"), ("x", "y"), ("band", "y", "x"), ("a", "b")])
+def test_labels_find_dimensions_by_their_names(dims: tuple[str, ...]) -> None:
+    gt = np.arange(ROWS * COLS).reshape(ROWS, COLS) % 4
+    stored = gt.T if dims[0] == "x" else gt[None] if len(dims) == 3 else gt
+    np.testing.assert_array_equal(Labels.from_array(xr.DataArray(stored, dims=dims)).array, gt)
+
+
+@pytest.mark.parametrize("given", [dataset()["reflectance"], CUBE, [CUBE], None, 7])
+def test_an_array_instead_of_a_file(given: Any) -> None:
+    with pytest.raises(SceneError, match=r"open_scene takes the name of a file, not .*Scene\.from_array"):
+        open_scene(given)
+    with pytest.raises(LabelsError, match=r"open_labels takes the name of a file, not .*Labels\.from_array"):
+        open_labels(given)

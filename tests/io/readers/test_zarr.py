@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 import xarray as xr
 import zarr
 from rasterio.crs import CRS
-from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.codecs import BytesCodec, Crc32cCodec, ZstdCodec
 
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import detect_file
@@ -357,3 +358,56 @@ def test_damaged_stores(version: int, tmp_path: Path) -> None:
     assert len(found) >= 250 and set(found) <= {"refused", "same", "told"}, found
     assert found.count("refused") > 100 and open_scene(path).read().valid.all()
     assert zarr_arrays(path)
+
+
+# Chunks that decompress to far more than a chunk
+
+
+def bomb(compressor: str) -> bytes:
+    codec = numcodecs.get_codec({"id": compressor})
+    return bytes(codec.encode(bytes(40_000_000)))
+
+
+@pytest.mark.parametrize("compressor", ["gzip", "zlib", "bz2", "lzma", "zstd", "blosc", "lz4"])
+def test_a_chunk_that_is_a_bomb(compressor: str, tmp_path: Path) -> None:
+    options: Any = {"compressors": numcodecs.get_codec({"id": compressor}), "chunks": CUBE.shape}
+    path = array(tmp_path / "a.zarr", version=2, **options)
+    np.testing.assert_array_equal(open_scene(path).read().values, CUBE)
+    (path / "0.0.0").write_bytes(bomb(compressor))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SceneError, match=r"a\.zarr has a (damaged )?chunk"):
+            open_scene(path).read()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+def test_a_bomb_in_a_shard(at: str, tmp_path: Path) -> None:
+    from zarr.codecs import ShardingCodec
+
+    shards = ShardingCodec(chunk_shape=(3, 2, 5), codecs=[BytesCodec(), ZstdCodec()], index_location=at)  # type: ignore[arg-type]
+    stored = zarr.create_array(
+        tmp_path / "a.zarr", shape=CUBE.shape, dtype=CUBE.dtype, chunks=(6, 4, 10), serializer=shards, compressors=None
+    )
+    stored[...] = CUBE
+    np.testing.assert_array_equal(open_scene(tmp_path / "a.zarr").read().values, CUBE)
+    file = tmp_path / "a.zarr" / "c" / "0" / "0" / "0"
+    raw = bytearray(file.read_bytes())
+    place = raw.index(b"\x28\xb5\x2f\xfd")  # a chunk: its header now claims 4 GB
+    raw[place + 4 : place + 9] = b"\xa0" + (1 << 31).to_bytes(4, "little")
+    file.write_bytes(raw)
+    with pytest.raises(SceneError, match=r"a\.zarr has a damaged chunk"):
+        open_scene(tmp_path / "a.zarr").read()
+
+
+def test_chunks_that_are_compressed_twice(tmp_path: Path) -> None:
+    path = array(tmp_path / "a.zarr", version=2, compressors=numcodecs.BZ2())
+    rewrite(path / ".zarray", filters=[{"id": "bz2", "level": 1}])
+    with pytest.raises(SceneError, match=r"packs '' several times"):
+        open_scene(path)
+    path = array(tmp_path / "b.zarr", version=3, compressors=[ZstdCodec(), ZstdCodec()])
+    with pytest.raises(SceneError, match=r"packs '' several times"):
+        open_scene(path)

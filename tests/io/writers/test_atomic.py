@@ -13,6 +13,7 @@ import pytest
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.atomic import (
     check_output,
+    open_for_update,
     write_all_or_nothing,
     write_bytes,
     write_csv,
@@ -124,6 +125,41 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     assert names(tmp_path) == ["b"] and (tmp_path / "b").read_bytes() == b"old"
 
 
+# Only files are replaced
+
+
+def make_special(folder: Path) -> dict[Path, str]:
+    """Things that are not files, and the reason for which they are refused."""
+    (folder / "target").write_bytes(b"old")
+    (folder / "link").symlink_to(folder / "target")
+    (folder / "dangling").symlink_to(folder / "nowhere")
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    reasons = {"link": "it is a link", "dangling": "it is a link", "folder": "a folder", "pipe": "a device or a pipe"}
+    return {folder / name: reason for name, reason in reasons.items()}
+
+
+def test_nothing_but_a_file_is_replaced(tmp_path: Path) -> None:
+    special = make_special(tmp_path)
+    before = {path: path.lstat() for path in tmp_path.iterdir()}
+    for path, reason in special.items():
+        with pytest.raises(OutputError, match=f"can't be written: .*{reason}"):
+            check_output(path)
+        with pytest.raises(OutputError, match=f"can't be written: .*{reason}"):
+            write_bytes(path, b"new")
+        with pytest.raises(OutputError, match=f"can't be written: .*{reason}"):
+            open_for_update(path)
+    assert {path: path.lstat() for path in tmp_path.iterdir()} == before
+
+
+def test_a_link_that_appears_while_the_file_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(OutputError, match="it is a link"), write_all_or_nothing([path]) as temporary:
+        temporary[path].write_bytes(b"new")
+        path.symlink_to(tmp_path / "nowhere")
+    assert names(tmp_path) == ["a"] and path.is_symlink()
+
+
 # Small formats
 
 
@@ -176,6 +212,8 @@ def test_an_output_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="there is no folder"):
         check_output(tmp_path / "file" / "map.tif")
+    with pytest.raises(OutputError, match=r"there is no folder .*new; make it first"):
+        write_bytes(tmp_path / "new" / "map.tif", b"")
     assert names(tmp_path) == ["file"]
 
 

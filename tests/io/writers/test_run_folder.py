@@ -7,11 +7,12 @@ import os
 import shutil
 from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.run_folder import RunFolder
+from hypercaps.io.writers.run_folder import CHECKPOINT, RunFolder
 from hypercaps.pipeline.run_files import RUN_FILES as DESCRIBED
 from support.plain_user import plain_user
 
@@ -240,10 +241,14 @@ def test_the_disk_that_counts_is_the_folders_own(tmp_path: Path, monkeypatch: py
 
 
 def test_a_disk_that_fills_up_while_making_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: object) -> str:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    mkdir = Path.mkdir
 
-    monkeypatch.setattr("tempfile.mkdtemp", full)
+    def full(path: Path, **options: Any) -> None:
+        if path.name.startswith(".partial-"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        mkdir(path, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(OutputError, match="disk is full"), RunFolder(tmp_path / "new" / "run", RUN_FILES):
         pytest.fail("the work began")
     assert contents(tmp_path) == {}
@@ -267,15 +272,36 @@ def test_a_place_that_may_not_be_entered() -> None:
             pytest.fail("the work began")
 
 
-def test_a_run_that_ended_there_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_process(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first, second = RunFolder(out, RUN_FILES), RunFolder(out, RUN_FILES)
-    with second as later:
-        (later / "metrics.json").write_text("second")
-        with first as earlier:
-            (earlier / "metrics.json").write_text("first")
-        with pytest.raises(OutputError, match="already holds a run"):
-            second._publish(later)
-        (out / "metrics.json").rename(tmp_path / "kept")  # so that the second can end
-    assert (tmp_path / "kept").read_text() == "first"
-    assert contents(out) == {"metrics.json": "second"}
+    with RunFolder(out, RUN_FILES) as staging:
+        (staging / "metrics.json").write_text("first")
+        with pytest.raises(OutputError, match="out is being written by another"), RunFolder(out, RUN_FILES):
+            pytest.fail("the work began")
+    assert contents(out) == {"metrics.json": "first"}
+
+
+def test_a_run_that_ended_there_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    """By a program that does not lock the folder, such as another version."""
+    out = tmp_path / "out"
+    with pytest.raises(OutputError, match="already holds a run"), RunFolder(out, RUN_FILES) as staging:
+        (staging / "metrics.json").write_text("second")
+        (out / "metrics.json").write_text("first")
+    assert contents(out) == {"metrics.json": "first"}
+
+
+def test_a_checkpoint_is_replaced_by_the_finished_run_and_by_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="stopped"), RunFolder(out, RUN_FILES):
+        (out / CHECKPOINT).write_text("half")
+        raise ValueError("stopped")
+    assert contents(out) == {CHECKPOINT: "half"}
+    with pytest.raises(OutputError, match=r"not finished: continue it with 'hypercaps train --resume .*out'"):
+        RunFolder(out, RUN_FILES).check()
+    for options in ({"resume": True}, {"force": True}):
+        (out / CHECKPOINT).write_text("half")
+        (out / ".partial-killed").mkdir(exist_ok=True)  # left by a process that was killed
+        with RunFolder(out, RUN_FILES, **options) as staging:
+            (staging / "metrics.json").write_text("whole")
+        assert contents(out) == {"metrics.json": "whole"}
+        (out / "metrics.json").unlink()

@@ -23,10 +23,12 @@ from hypercaps.models.parts import as_places
 pytestmark = pytest.mark.skipif(not native.available(), reason="hypercaps was installed without compiled kernels")
 
 
-@pytest.fixture(params=["", "baseline"])
+@pytest.fixture(params=native.VARIANTS)
 def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The kernels for this processor, and those for any."""
+    """Each variant that this processor can run."""
     monkeypatch.setenv("HYPERCAPS_NATIVE", request.param)
+    if native.variant() != request.param:
+        pytest.skip(f"this processor has no {request.param}")
     return str(request.param)
 
 

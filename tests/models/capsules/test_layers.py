@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hypercaps.models.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv, positions_after
+from hypercaps.models.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv
+from hypercaps.models.capsules.sizes import positions_after
 from hypercaps.models.capsules.squash import squash
 
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from hypercaps.compute.cluster.start import check_installed, connected, on_this_machine, quiet
-from hypercaps.compute.devices import arithmetic_here, current_versions, use_threads
+from hypercaps.compute.devices import arithmetic_here, current_versions, is_same_arithmetic, use_threads
 from hypercaps.errors import ClusterError, DataWarning, WorkersDiedError, warn_data
 
 T = TypeVar("T")
@@ -27,6 +27,9 @@ R = TypeVar("R")
 PER_THREAD = 3  # tasks in flight per worker thread: one running, one ready, one whose result is being sent
 _WITHOUT_WORKERS = 4  # tasks in flight without any worker: an adaptive cluster grows only if it has tasks
 _POLL = 2.0  # seconds between checks of the cluster while waiting for a result
+_TOPIC = "hypercaps"  # of dask's events: messages from running tasks
+
+OnMessage = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Cluster:
             raise ClusterError(f"{workers} workers can't do anything: give 1 or more")
         self.address, self.workers, self.threads, self.patience = address, workers, threads, patience
         self._deaths: deque[str] = deque()  # added by dask's thread, reported by ours
+        self._messages: deque[dict[str, Any]] = deque(maxlen=1000)  # likewise
         self._reported: set[str] = set()
         self._slots, self._slots_at = 0, float("-inf")
 
@@ -88,6 +92,8 @@ class Cluster:
             self._client = stack.enter_context(connected(address, self.patience))
             self._client.subscribe_topic("all", self._on_event)
             stack.callback(self._client.unsubscribe_topic, "all")
+            self._client.subscribe_topic(_TOPIC, lambda event: self._messages.append(event[1]))
+            stack.callback(self._client.unsubscribe_topic, _TOPIC)
             self._stack = stack.pop_all()
         return self
 
@@ -131,9 +137,17 @@ class Cluster:
             self._drop(waiting)
 
     def map_as_done(
-        self, function: Callable[[T], R], items: Iterable[T], *, most_in_flight: int | None = None
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        most_in_flight: int | None = None,
+        on_message: OnMessage = lambda message: None,
     ) -> Iterator[tuple[T, R | ClusterError]]:
-        """Yield each item with ``function(item)``, as they finish; an error where its workers died repeatedly."""
+        """Yield each item with ``function(item)``, as they finish; an error where its workers died repeatedly.
+
+        ``on_message`` is called with what running tasks :func:`tell`, seconds later.
+        """
         under_way: dict[Any, T] = {}
         to_do = enumerate(items)
         try:
@@ -142,7 +156,7 @@ class Cluster:
                     under_way[self._submit(function, *following)] = following[1]
                 if not under_way:
                     return
-                for future in self._wait_for_one(list(under_way)):
+                for future in self._wait_for_one(list(under_way), on_message):
                     item = under_way.pop(future)
                     try:
                         outcome: R | ClusterError = self._result(future)
@@ -160,12 +174,12 @@ class Cluster:
         with self._translate_errors():  # earlier items have priority: their results are needed first
             return self._client.submit(_work, task, pure=False, priority=-number)
 
-    def _wait_for_one(self, futures: list[Any]) -> set[Any]:
+    def _wait_for_one(self, futures: list[Any], on_message: OnMessage = lambda message: None) -> set[Any]:
         """Wait until a future has ended, and return all that have; meanwhile report dead or missing workers."""
         from distributed import wait
 
         while True:
-            self._report_deaths()
+            self._report_events(on_message)
             with self._translate_errors():
                 try:
                     with self._client.as_current():
@@ -174,7 +188,7 @@ class Cluster:
                     if self.address is None or self.slots:  # on this machine, dask restarts workers itself
                         continue
                 else:
-                    self._report_deaths()
+                    self._report_events(on_message)
                     return ended
             if "no workers" not in self._reported:
                 self._reported.add("no workers")
@@ -201,7 +215,7 @@ class Cluster:
         with self._translate_errors():
             done: _Done = future.result()
         ours = arithmetic_here()
-        if done.arithmetic != ours and done.arithmetic not in self._reported:
+        if not any(is_same_arithmetic(done.arithmetic, other) for other in (ours, *self._reported)):
             self._reported.add(done.arithmetic)
             warn_data(
                 f"{done.worker} computes with {done.arithmetic}, this machine with {ours}: the last digits can differ "
@@ -229,9 +243,11 @@ class Cluster:
         if isinstance(message, dict) and message.get("action") == "remove-worker" and not message.get("expected"):
             self._deaths.append(str(message.get("worker")))
 
-    def _report_deaths(self) -> None:
+    def _report_events(self, on_message: OnMessage) -> None:
         while self._deaths:
             warn_data(f"worker {self._deaths.popleft()} died: what it was doing is done again")
+        while self._messages:
+            on_message(self._messages.popleft())
 
 
 def here() -> str:
@@ -250,10 +266,18 @@ def still_needed() -> bool:
     return state is not None and state.state != "cancelled"
 
 
+def tell(message: dict[str, Any]) -> None:
+    """Inside a task: send a small message, of numbers and texts, to the process that waits for its result."""
+    from distributed import get_worker
+
+    get_worker().log_event(_TOPIC, message)
+
+
 def _work(task: _Task) -> _Done:
     """Run a task on a worker. Results must not depend on the worker: another environment is refused."""
     ours = _environment()
-    if ours != task.environment:
+    # A worker may be without torch: then it refuses only what needs torch.
+    if any(ours[name] != version for name, version in task.environment.items() if name in ours):
         raise ClusterError(
             f"{here()} has {_versions_text(ours)} and this machine {_versions_text(task.environment)}: give them the "
             "same environment"
@@ -268,7 +292,7 @@ def _work(task: _Task) -> _Done:
 def _environment() -> dict[str, str]:
     """Versions that results depend on, without the part after a +, which names the build for a device."""
     versions = current_versions()
-    return {name: versions[name].partition("+")[0] for name in ("hypercaps", "torch")}
+    return {name: versions[name].partition("+")[0] for name in ("hypercaps", "torch") if name in versions}
 
 
 def _versions_text(environment: dict[str, str]) -> str:

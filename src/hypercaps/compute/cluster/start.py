@@ -122,24 +122,29 @@ def on_this_machine(workers: int) -> Iterator[str]:
 def _without_ctrl_c() -> Iterator[None]:
     """Block Ctrl-C for threads and processes that are started inside, and for their children: the command handles it.
 
-    A Ctrl-C during the start is raised at its end: dask would not clean up if it were interrupted in between.
+    The same for SIGHUP, which a closed terminal sends to all of them. A signal during the start is handled at its end:
+    dask would not clean up if it were interrupted in between.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
     received: list[int] = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     resource_tracker.ensure_running()  # would otherwise be started with the first process, and unblock Ctrl-C
-    handler = signal.signal(
-        signal.SIGINT, lambda number, frame: received.append(number)
-    )  # other threads may not block it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:  # other threads may not block it
+        signal.signal(number, lambda number, frame: received.append(number))
+    # Not SIGTERM: dask ends its processes with it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     if received:
-        raise KeyboardInterrupt
+        signal.raise_signal(received[0])
 
 
 @contextmanager

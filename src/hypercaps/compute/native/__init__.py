@@ -1,13 +1,17 @@
 """Loader and thread pool of the compiled kernels (``kernels.c``).
 
 The kernels are compiled when hypercaps is installed. Where that was not possible, torch computes the same more slowly,
-with results equal up to rounding, and ``available`` warns once. ``HYPERCAPS_NATIVE=off`` disables the kernels,
-``HYPERCAPS_NATIVE=baseline`` uses the variant for any processor of the architecture.
+with results equal up to rounding, and ``available`` warns once. The variant with the widest vectors that the processor
+has is used; ``HYPERCAPS_NATIVE=baseline`` or ``avx2`` limits it to these or narrower ones, ``off`` disables all.
+
+Nothing here imports torch, which takes seconds and which mapping does not need. If it is there, the kernels run on as
+many threads as torch does.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -18,23 +22,57 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from hypercaps.errors import SpeedWarning
 
 _SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 # As in kernels.c
 TRAIN_CHUNK = 8
-LANES = 8
+LANES = 16  # channels are padded to whole vectors of the widest variant
 BLOCK = 4
 TILE = 24
+# Bits of the vectors of each variant; 0: those that every processor of the architecture has.
+VARIANTS = {"baseline": 0, "avx2": 256, "avx512": 512}
 _KERNELS = ("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten")
+_CACHE_LINE = 64  # bytes
 _SPINS = 200_000  # checks for a job before a helper thread sleeps: a few milliseconds, longer than pauses in a step
 
-_threads: int | None = None  # None: as many as torch uses
+_chosen: int | None = None  # number of threads that the user asked for
+_threads: int | None = None  # while torch is on one thread: those of the kernels
 _users = 0  # number of threads inside ``torch_on_one_thread``
 _users_lock = threading.Lock()
+
+
+def _use_one_thread() -> None:
+    """In a forked process: threads do not survive a fork, and torch would wait forever for those of OpenMP."""
+    global _threads, _users, _users_lock
+    _threads, _users, _users_lock = None, 0, threading.Lock()
+    set_threads(1)
+
+
+def _torch() -> Any | None:
+    """torch if something has imported it, completely."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "set_num_threads") else None
+
+
+def set_threads(threads: int) -> None:
+    """Set the number of threads of the kernels and of torch, also if torch is imported later (``models.registry``)."""
+    global _chosen
+    _chosen = threads
+    if (torch := _torch()) is not None:
+        torch.set_num_threads(threads)
+
+
+def set_torch_threads() -> None:
+    """Give torch, which was just imported, the number of threads that was chosen before."""
+    if _chosen is not None and (torch := _torch()) is not None:
+        torch.set_num_threads(_chosen)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_use_one_thread)
 
 
 class Layers(ctypes.Structure):
@@ -66,7 +104,7 @@ class Routing(ctypes.Structure):
 
 
 def library_path(variant: str) -> Path:
-    """Path of the compiled library of a variant, ``baseline`` or ``avx2``; it may not exist."""
+    """Path of the compiled library of one of ``VARIANTS``; it may not exist."""
     return Path(__file__).with_name(f"_kernels_{variant}{_SUFFIX}")
 
 
@@ -129,9 +167,11 @@ def _load(choice: str) -> _ThreadPool | None:
         return None
     try:
         library, variant = ctypes.CDLL(str(library_path("baseline"))), "baseline"
-        if choice != "baseline" and library.hypercaps_has_avx2():
-            library, variant = ctypes.CDLL(str(library_path("avx2"))), "avx2"
-    except OSError:
+        widest = min(library.hypercaps_widest(), VARIANTS.get(choice, 512))
+        for name, bits in VARIANTS.items():
+            if 0 < bits <= widest and library_path(name).exists():
+                library, variant = ctypes.CDLL(str(library_path(name))), name
+    except (OSError, AttributeError):  # no library, or one of an older version
         warnings.warn(
             "hypercaps was installed without its compiled kernels and is several times slower: install a C compiler "
             "and reinstall hypercaps",
@@ -152,14 +192,28 @@ def available() -> bool:
 
 
 def variant() -> str | None:
-    """Variant of the compiled kernels in use, ``baseline`` or ``avx2``; None: they are not used."""
+    """Which of ``VARIANTS`` is in use; None: the compiled kernels are not used."""
     pool = _pool()
     return None if pool is None else pool.variant
 
 
 def threads() -> int:
     """Number of threads that the kernels run on."""
-    return torch.get_num_threads() if _threads is None else _threads
+    if _threads is not None:
+        return _threads
+    if (torch := _torch()) is not None:
+        return int(torch.get_num_threads())
+    return _processors() if _chosen is None else _chosen
+
+
+def _processors() -> int:
+    """Number of threads by default, as torch has it: of OpenMP's variable, or the processors of this process."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -169,13 +223,15 @@ def torch_on_one_thread() -> Iterator[None]:
     The remaining work of torch is small, and on one thread its results do not depend on the number of threads.
     """
     global _threads, _users
+    torch = _torch()
+    if torch is None:
+        yield
+        return
     with _users_lock:  # several threads may be inside at once: the last user restores the setting
         if _users == 0:
             _threads = torch.get_num_threads()
         _users += 1
-    # glibc returns large freed blocks to the system at once, and a step that allocates the same few MB again spends up
-    # to half of its time on page faults. After one large block was freed, glibc keeps blocks up to that size.
-    torch.empty(31 << 20, dtype=torch.uint8)
+    _keep_freed_blocks()
     torch.set_num_threads(1)
     try:
         yield
@@ -185,6 +241,23 @@ def torch_on_one_thread() -> Iterator[None]:
             if _users == 0 and _threads is not None:
                 torch.set_num_threads(_threads)
                 _threads = None
+
+
+def _keep_freed_blocks() -> None:
+    """Let the C library keep freed blocks of up to 31 MB.
+
+    glibc returns large freed blocks to the system at once, and a step that allocates the same few MB again spends up
+    to half of its time on page faults. After one large block was freed, glibc keeps blocks up to that size.
+    """
+    np.empty(31 << 20, dtype=np.uint8)
+
+
+def empty(shape: tuple[int, ...], dtype: type[np.generic] = np.float32) -> np.ndarray[Any, Any]:
+    """An array that begins at a whole cache line, so that the kernels' vectors lie in one line each."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    space = np.empty(size + _CACHE_LINE, dtype=np.uint8)
+    start = -space.ctypes.data % _CACHE_LINE
+    return space[start : start + size].view(dtype).reshape(shape)
 
 
 def run(name: str, *arguments: Any) -> None:
@@ -197,10 +270,13 @@ def run(name: str, *arguments: Any) -> None:
 
 
 def _number(argument: Any) -> int:
-    """An integer itself, the address of a tensor or structure, 0 for None."""
-    if isinstance(argument, Tensor):
+    """An integer itself, the address of an array, tensor or structure, 0 for None."""
+    if isinstance(argument, np.ndarray):
+        assert argument.flags.c_contiguous
+        return argument.ctypes.data
+    if (torch := _torch()) is not None and isinstance(argument, torch.Tensor):
         assert argument.is_contiguous() and argument.device.type == "cpu"
-        return argument.data_ptr()
+        return int(argument.data_ptr())
     if isinstance(argument, ctypes.Structure):
         return ctypes.addressof(argument)
     return 0 if argument is None else int(argument)

@@ -6,9 +6,9 @@
    Letters as in the Python code: C bands, K filters, a capsule arrays, e and d numbers in a capsule, c positions along
    the spectrum, n classes, I = c * a capsules. Channels come last everywhere, padded to whole vectors with zeros.
 
-   A kernel works through tasks whose next number it takes from a counter that all threads share. Compiled once for any
-   processor and once for AVX2; vectors are those of gcc and clang. Jobs are structs of 8-byte fields, which Python fills
-   as a list of numbers and addresses. */
+   A kernel works through tasks whose next number it takes from a counter that all threads share. Compiled for any
+   processor, on x86 also for AVX2 and for AVX-512; vectors are those of gcc and clang. Jobs are structs of 8-byte fields,
+   which Python fills as a list of numbers and addresses. */
 
 #include <math.h>
 #include <stddef.h>
@@ -18,6 +18,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <immintrin.h>
 #endif
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -25,6 +26,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 #define INLINE static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 #if defined(__clang__)
 #define UNROLL(n) _Pragma("unroll")
 #else
@@ -32,48 +34,148 @@
 #define UNROLL(n) PRAGMA(GCC unroll n)
 #endif
 
+/* What fits the registers of a processor. A product sums ROWS x COLUMNS vectors at once: with a vector for each column and
+   one for the row they fill the registers, and the more there are, the fewer numbers are loaded for each sum. */
+#if defined(__AVX512F__)
+enum { LANES = 16, ROWS = 12, COLUMNS = 2, TOGETHER = 4 };
+#elif defined(__AVX2__)
+enum { LANES = 8, ROWS = 6, COLUMNS = 2, TOGETHER = 1 };
+#elif defined(__aarch64__)
+enum { LANES = 4, ROWS = 6, COLUMNS = 4, TOGETHER = 1 };
+#else
+enum { LANES = 4, ROWS = 6, COLUMNS = 2, TOGETHER = 1 };
+#endif
+/* LANES: floats in a vector; TOGETHER: classes whose predictions are summed at once */
+
 enum {
-    LANES = 8,        /* floats in a vector */
+    PADDED = 16,      /* numbers of channels, and sizes of class capsules, are multiples of it: a vector, or several */
     BLOCK = 4,        /* pixels that are routed side by side */
-    ROWS = 6,         /* rows of a product that are summed at once: 6 x 2 vectors leave registers for the rest */
+    GROUP = LANES / BLOCK, /* classes whose couplings for a block of pixels fill a vector */
+    PARTS = COLUMNS * LANES < PADDED ? COLUMNS : PADDED / LANES, /* vectors of a class capsule that are summed at once */
     TILE = 24,        /* pixels that are routed together, at most: their capsules and sums stay in the second cache */
     CAPSULES = 16,    /* whose viewpoint matrices serve all pixels of a tile before the next are fetched */
     TRAIN_CHUNK = 8   /* pixels whose share of the weights' gradient is summed on its own: fixed, as sums must be */
 };
 
-typedef float vec __attribute__((vector_size(32)));
-typedef float loose __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(32)));
-typedef double dvec __attribute__((vector_size(32)));
-typedef double dloose __attribute__((vector_size(32), aligned(8), may_alias));
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef double dvec __attribute__((vector_size(4 * LANES)));
+typedef double dloose __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
+
+/* The compiler must not know where an address comes from: it would keep what is there, or the distances from there, in far
+   more registers than there are. */
+#define FORGET(address) __asm__("" : "+r"(address))
 
 INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec x) { *(loose *)p = x; }
-INLINE vec all(float x) { return (vec){x, x, x, x, x, x, x, x}; }
-INLINE vec larger(vec a, vec b) { /* b where either is not a number */
+INLINE dvec load_doubles(const double *p) { return *(const dloose *)p; }
+
+#if defined(__AVX512F__)
+INLINE vec all(float x) { return _mm512_set1_ps(x); }
+INLINE dvec all_doubles(double x) { return _mm512_set1_pd(x); }
+INLINE vec larger(vec a, vec b) { return _mm512_max_ps(a, b); } /* b where either is not a number */
+#elif defined(__AVX2__)
+INLINE vec all(float x) { return _mm256_set1_ps(x); }
+INLINE dvec all_doubles(double x) { return _mm256_set1_pd(x); }
+INLINE vec larger(vec a, vec b) { return _mm256_max_ps(a, b); }
+#else
+INLINE vec all(float x) { return (vec){x, x, x, x}; }
+INLINE dvec all_doubles(double x) { return (dvec){x, x}; }
+INLINE vec larger(vec a, vec b) {
     ivec is = a > b;
     return (vec)(((ivec)a & is) | ((ivec)b & ~is));
 }
+#endif
+INLINE vec where(ivec is, vec x, vec otherwise) { return (vec)(((ivec)x & is) | ((ivec)otherwise & ~is)); }
 INLINE vec where_positive(vec x, vec of) { return (vec)((ivec)x & (of > all(0.0f))); }
 
-/* Sums of eight vectors, each over its lanes, as one vector. */
+/* Sums of LANES vectors, each over its lanes, as one vector: neighbours, then pairs of neighbours, and so on. */
+#if defined(__AVX512F__)
+INLINE vec lane_sums(const vec *x) {
+    vec pairs[8], fours[4], eights[2];
+    UNROLL(8) for (int i = 0; i < 8; i++) {
+        vec a = x[2 * i], b = x[2 * i + 1];
+        pairs[i] = __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+                   __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+    }
+    UNROLL(4) for (int i = 0; i < 4; i++) {
+        vec a = pairs[2 * i], b = pairs[2 * i + 1];
+        fours[i] = __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+                   __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+    }
+    UNROLL(2) for (int i = 0; i < 2; i++) {
+        vec a = fours[2 * i], b = fours[2 * i + 1];
+        eights[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                    __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    }
+    vec a = eights[0], b = eights[1];
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+INLINE float lane_sum(vec x) {
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    return ((half[0] + half[4]) + (half[2] + half[6])) + ((half[1] + half[5]) + (half[3] + half[7]));
+}
+/* In every lane the largest, or the sum, of the classes in a vector, each pixel on its own. */
+INLINE vec swap_halves(vec x) {
+    return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+INLINE vec swap_quarters(vec x) {
+    return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+}
+INLINE vec largest_class(vec x) {
+    x = larger(x, swap_halves(x));
+    return larger(x, swap_quarters(x));
+}
+INLINE vec sum_of_classes(vec x) {
+    x += swap_halves(x);
+    return x + swap_quarters(x);
+}
+#elif defined(__AVX2__)
 INLINE vec lane_sums(const vec *x) {
     vec pairs[4], fours[2];
     UNROLL(4) for (int i = 0; i < 4; i++) {
         vec a = x[2 * i], b = x[2 * i + 1];
-        pairs[i] = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) +
-                   __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+        pairs[i] = __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+                   __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
     }
     UNROLL(2) for (int i = 0; i < 2; i++) {
         vec a = pairs[2 * i], b = pairs[2 * i + 1];
-        fours[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) +
-                   __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+        fours[i] = __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+                   __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
     }
     return __builtin_shufflevector(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11) +
            __builtin_shufflevector(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15);
 }
 INLINE float lane_sum(vec x) {
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+/* In every lane the largest, or the sum, of the classes in a vector, each pixel on its own. */
+INLINE vec swap_halves(vec x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3); }
+INLINE vec largest_class(vec x) { return larger(x, swap_halves(x)); }
+INLINE vec sum_of_classes(vec x) { return x + swap_halves(x); }
+#else
+INLINE vec lane_sums(const vec *x) {
+    vec pairs[2];
+    UNROLL(2) for (int i = 0; i < 2; i++) {
+        vec a = x[2 * i], b = x[2 * i + 1];
+        pairs[i] = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+    }
+    return __builtin_shufflevector(pairs[0], pairs[1], 0, 2, 4, 6) +
+           __builtin_shufflevector(pairs[0], pairs[1], 1, 3, 5, 7);
+}
+INLINE float lane_sum(vec x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+INLINE vec largest_class(vec x) { return x; } /* a vector has one class */
+INLINE vec sum_of_classes(vec x) { return x; }
+#endif
+
+/* Which lanes belong to the first ``classes`` classes of a vector. */
+INLINE ivec first_lanes(int64_t classes) {
+    static const int32_t number[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    ivec lane, end = (ivec)all(0.0f) + (int32_t)(classes * BLOCK);
+    memcpy(&lane, number, sizeof(lane));
+    return lane < end;
 }
 
 /* exp(x) for x <= 0 to one or two units in the last place: 2^n times a polynomial (Cephes' coefficients). */
@@ -111,87 +213,138 @@ enum { PLAIN, RELU };
 INLINE void product_block(int count, int vectors, const float *a, const float *const *rows, int first, ptrdiff_t step,
                           const float *w, const float *start, int n, int k_count, float *out, ptrdiff_t out_step,
                           int how) {
-    vec sums[ROWS][2];
-    UNROLL(6) for (int m = 0; m < count; m++)
-        UNROLL(2) for (int v = 0; v < vectors; v++)
+    vec sums[ROWS][COLUMNS];
+    UNROLL(12) for (int m = 0; m < count; m++)
+        UNROLL(4) for (int v = 0; v < vectors; v++)
             sums[m][v] = load(start + v * LANES);
     for (int k = 0; k < k_count; k++) {
         const float *x = rows ? rows[k] + first : a + k;
-        vec by[2];
-        UNROLL(2) for (int v = 0; v < vectors; v++) by[v] = load(w + (ptrdiff_t)k * n + v * LANES);
-        UNROLL(6) for (int m = 0; m < count; m++) {
+        FORGET(x);
+        vec by[COLUMNS];
+        UNROLL(4) for (int v = 0; v < vectors; v++) by[v] = load(w + (ptrdiff_t)k * n + v * LANES);
+        UNROLL(12) for (int m = 0; m < count; m++) {
             vec one = all(x[m * step]);
-            UNROLL(2) for (int v = 0; v < vectors; v++) sums[m][v] += one * by[v];
+            UNROLL(4) for (int v = 0; v < vectors; v++) sums[m][v] += one * by[v];
         }
     }
-    UNROLL(6) for (int m = 0; m < count; m++)
-        UNROLL(2) for (int v = 0; v < vectors; v++)
+    UNROLL(12) for (int m = 0; m < count; m++)
+        UNROLL(4) for (int v = 0; v < vectors; v++)
             store(out + m * out_step + v * LANES, how == RELU ? larger(all(0.0f), sums[m][v]) : sums[m][v]);
 }
 
-INLINE void product_rows(int vectors, const float *a, const float *const *rows, ptrdiff_t step, const float *w,
+/* A block's number of rows must be known when it is compiled. */
+#define UP_TO_6(count, WITH) \
+    case 1: WITH(1); break; \
+    case 2: WITH(2); break; \
+    case 3: WITH(3); break; \
+    case 4: WITH(4); break; \
+    case 5: WITH(5); break; \
+    case 6: WITH(6); break;
+#if defined(__AVX512F__)
+#define FOR_COUNT(count, WITH) \
+    switch (count) { \
+        UP_TO_6(count, WITH) \
+    case 7: WITH(7); break; \
+    case 8: WITH(8); break; \
+    case 9: WITH(9); break; \
+    case 10: WITH(10); break; \
+    case 11: WITH(11); break; \
+    case 12: WITH(12); break; \
+    }
+#else
+#define FOR_COUNT(count, WITH) \
+    switch (count) { UP_TO_6(count, WITH) }
+#endif
+
+/* The rows of the next block. As few blocks as can be, of 5 and 6 rows rather than of 6 and a few: short ones wait for
+   their sums. */
+INLINE int rows_of_next(int left) {
+    int blocks = (left + ROWS - 1) / ROWS;
+    return (left + blocks - 1) / blocks;
+}
+
+INLINE void product_steps(int vectors, const float *a, const float *const *rows, ptrdiff_t step, const float *w,
                          const float *start, int n, int k_count, int m_count, float *out, ptrdiff_t out_step, int how) {
-    /* As few blocks as can be, of 5 and 6 rows rather than of 6 and a few: short ones wait for their sums. */
-    for (int m = 0, blocks = (m_count + ROWS - 1) / ROWS; blocks; blocks--) {
+    for (int m = 0, count; m < m_count; m += count) {
         const float *from = rows ? NULL : a + m * step;
         float *to = out + m * out_step;
-        int count = (m_count - m + blocks - 1) / blocks;
-        switch (count) {
-        case 1: product_block(1, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how); break;
-        case 2: product_block(2, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how); break;
-        case 3: product_block(3, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how); break;
-        case 4: product_block(4, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how); break;
-        case 5: product_block(5, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how); break;
-        default: product_block(ROWS, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how);
-        }
-        m += count;
+        count = rows_of_next(m_count - m);
+#define WITH(rows_at_once) \
+    product_block(rows_at_once, vectors, from, rows, m, step, w, start, n, k_count, to, out_step, how)
+        FOR_COUNT(count, WITH)
+#undef WITH
     }
 }
 
-/* All n columns (a multiple of LANES), two vectors at a time. */
+/* The paper's steps are known when this is compiled: a step that is not needs a register for each row. */
+INLINE void product_rows(int vectors, const float *a, const float *const *rows, ptrdiff_t step, const float *w,
+                         const float *start, int n, int k_count, int m_count, float *out, ptrdiff_t out_step, int how) {
+    if (rows)
+        product_steps(vectors, a, rows, 1, w, start, n, k_count, m_count, out, out_step, how);
+    else if (step == PADDED)
+        product_steps(vectors, a, NULL, PADDED, w, start, n, k_count, m_count, out, out_step, how);
+    else if (step == 2 * PADDED)
+        product_steps(vectors, a, NULL, 2 * PADDED, w, start, n, k_count, m_count, out, out_step, how);
+    else
+        product_steps(vectors, a, NULL, step, w, start, n, k_count, m_count, out, out_step, how);
+}
+
+/* All n columns, COLUMNS vectors at a time. */
 INLINE void product(const float *a, const float *const *rows, ptrdiff_t step, const float *w, const float *start, int n,
                     int k_count, int m_count, float *out, ptrdiff_t out_step, int how) {
     int at = 0;
-    for (; at + 2 * LANES <= n; at += 2 * LANES)
-        product_rows(2, a, rows, step, w + at, start + at, n, k_count, m_count, out + at, out_step, how);
-    if (at < n) product_rows(1, a, rows, step, w + at, start + at, n, k_count, m_count, out + at, out_step, how);
+    for (; at + COLUMNS * LANES <= n; at += COLUMNS * LANES)
+        product_rows(COLUMNS, a, rows, step, w + at, start + at, n, k_count, m_count, out + at, out_step, how);
+    if (COLUMNS * LANES > PADDED && at < n)
+        product_rows(1, a, rows, step, w + at, start + at, n, k_count, m_count, out + at, out_step, how);
 }
 
 /* to[k][n] += sum over m of x(m, k) * g[m][n]: what a product's weights get back. */
 INLINE void weight_block(int count, int vectors, const float *a, const float *const *rows, ptrdiff_t step,
                          const float *g, int n, int m_count, float *to) {
-    vec sums[ROWS][2];
-    UNROLL(6) for (int k = 0; k < count; k++)
-        UNROLL(2) for (int v = 0; v < vectors; v++) sums[k][v] = load(to + k * n + v * LANES);
-    for (int m = 0; m < m_count; m++) {
-        vec by[2];
-        UNROLL(2) for (int v = 0; v < vectors; v++) by[v] = load(g + (ptrdiff_t)m * n + v * LANES);
-        UNROLL(6) for (int k = 0; k < count; k++) {
+    enum { STEP = ROWS > 6 ? 4 : 1 }; /* more lines than registers for their addresses: four numbers of each */
+    vec sums[ROWS][COLUMNS];
+    UNROLL(12) for (int k = 0; k < count; k++)
+        UNROLL(4) for (int v = 0; v < vectors; v++) sums[k][v] = load(to + k * n + v * LANES);
+    int m = 0;
+    if (rows && STEP > 1)
+        for (; m + STEP <= m_count; m += STEP)
+            UNROLL(12) for (int k = 0; k < count; k++) {
+                const float *x = rows[k] + m;
+                UNROLL(4) for (int j = 0; j < STEP; j++)
+                    UNROLL(4) for (int v = 0; v < vectors; v++)
+                        sums[k][v] += all(x[j]) * load(g + (ptrdiff_t)(m + j) * n + v * LANES);
+            }
+    for (; m < m_count; m++) {
+        vec by[COLUMNS];
+        UNROLL(4) for (int v = 0; v < vectors; v++) by[v] = load(g + (ptrdiff_t)m * n + v * LANES);
+        UNROLL(12) for (int k = 0; k < count; k++) {
             vec one = all(rows ? rows[k][m] : a[m * step + k]);
-            UNROLL(2) for (int v = 0; v < vectors; v++) sums[k][v] += one * by[v];
+            UNROLL(4) for (int v = 0; v < vectors; v++) sums[k][v] += one * by[v];
         }
     }
-    UNROLL(6) for (int k = 0; k < count; k++)
-        UNROLL(2) for (int v = 0; v < vectors; v++) store(to + k * n + v * LANES, sums[k][v]);
+    UNROLL(12) for (int k = 0; k < count; k++)
+        UNROLL(4) for (int v = 0; v < vectors; v++) store(to + k * n + v * LANES, sums[k][v]);
 }
 
 INLINE void weight_columns(int vectors, const float *a, const float *const *rows, ptrdiff_t step, const float *g, int n,
                            int k_count, int m_count, float *to) {
-    int k = 0;
-    for (; k + ROWS <= k_count; k += ROWS)
-        weight_block(ROWS, vectors, rows ? NULL : a + k, rows ? rows + k : NULL, step, g, n, m_count,
-                     to + (ptrdiff_t)k * n);
-    for (; k < k_count; k++)
-        weight_block(1, vectors, rows ? NULL : a + k, rows ? rows + k : NULL, step, g, n, m_count,
-                     to + (ptrdiff_t)k * n);
+    for (int k = 0, count; k < k_count; k += count) {
+        const float *from = rows ? NULL : a + k, *const *lines = rows ? rows + k : NULL;
+        float *sums = to + (ptrdiff_t)k * n;
+        count = rows_of_next(k_count - k);
+#define WITH(rows_at_once) weight_block(rows_at_once, vectors, from, lines, step, g, n, m_count, sums)
+        FOR_COUNT(count, WITH)
+#undef WITH
+    }
 }
 
 INLINE void weight_gradient(const float *a, const float *const *rows, ptrdiff_t step, const float *g, int n,
                             int k_count, int m_count, float *to) {
     int at = 0;
-    for (; at + 2 * LANES <= n; at += 2 * LANES)
-        weight_columns(2, a, rows, step, g + at, n, k_count, m_count, to + at);
-    if (at < n) weight_columns(1, a, rows, step, g + at, n, k_count, m_count, to + at);
+    for (; at + COLUMNS * LANES <= n; at += COLUMNS * LANES)
+        weight_columns(COLUMNS, a, rows, step, g + at, n, k_count, m_count, to + at);
+    if (COLUMNS * LANES > PADDED && at < n) weight_columns(1, a, rows, step, g + at, n, k_count, m_count, to + at);
 }
 
 static void column_sums(const float *g, int n, int m_count, float *to) {
@@ -302,7 +455,7 @@ static void turn(const float *w, int64_t window, int64_t stride, int64_t in, int
    descending order, as ``turn`` has laid them. ``g`` has ``taps`` empty positions before and after. */
 static void back_through(const float *g, int64_t out, const float *turned, int64_t in, int64_t window, int64_t stride,
                          int64_t length, float *to) {
-    static const float zeros[2 * LANES];
+    static const float zeros[COLUMNS * LANES];
     for (int64_t rest = 0; rest < stride && rest < length; rest++) {
         int64_t taps = rest < window ? (window - rest + stride - 1) / stride : 0;
         int64_t count = (length - rest + stride - 1) / stride;
@@ -313,10 +466,10 @@ static void back_through(const float *g, int64_t out, const float *turned, int64
         /* Position i of this rest sees the windows i - taps + 1 ... i. */
         const float *from = g - (taps - 1) * out;
         int64_t at = 0;
-        for (; at + 2 * LANES <= in; at += 2 * LANES)
-            product_rows(2, from, NULL, out, turned + at, zeros, (int)in, (int)(taps * out), (int)count,
+        for (; at + COLUMNS * LANES <= in; at += COLUMNS * LANES)
+            product_rows(COLUMNS, from, NULL, out, turned + at, zeros, (int)in, (int)(taps * out), (int)count,
                          to + rest * in + at, stride * in, PLAIN);
-        if (at < in)
+        if (COLUMNS * LANES > PADDED && at < in)
             product_rows(1, from, NULL, out, turned + at, zeros, (int)in, (int)(taps * out), (int)count,
                          to + rest * in + at, stride * in, PLAIN);
         turned += taps * out * in;
@@ -420,163 +573,185 @@ typedef struct {
     int64_t tile;                /* pixels of a task: a multiple of BLOCK up to TILE */
 } Routing;
 
-/* The first turn, where all couplings are 1/n: one class of some pixels gets what some capsules say.
+/* The first turn, where all couplings are 1/n: some classes of some pixels get what some capsules say.
    children (pixels, I*e); sums in blocks of pixels. */
-INLINE void first_turn_block(int count, int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
-                             int64_t capsules, float *const *sums) {
-    for (int v = 0; v < d; v += 2 * LANES) {
-        vec said[ROWS][2];
-        UNROLL(6) for (int q = 0; q < count; q++) {
-            said[q][0] = load(sums[q] + v);
-            said[q][1] = load(sums[q] + v + LANES);
-        }
+INLINE void first_turn_block(int count, int classes, int size, int d, int64_t n, const float *u, int64_t inputs,
+                             const float *w, int64_t capsules, float *const *sums) {
+    for (int v = 0; v < d; v += PARTS * LANES) {
+        vec said[ROWS][COLUMNS]; /* vectors of the first class, then of the next */
+        UNROLL(12) for (int q = 0; q < count; q++)
+            UNROLL(4) for (int j = 0; j < classes * PARTS; j++)
+                said[q][j] = load(sums[q] + j / PARTS * BLOCK * d + v + j % PARTS * LANES);
         for (int64_t i = 0; i < capsules; i++) {
             const float *by = w + i * n * size * d + v, *from = u + i * size;
             UNROLL(8) for (int e = 0; e < size; e++) {
-                vec w0 = load(by + e * d), w1 = load(by + e * d + LANES);
-                UNROLL(6) for (int q = 0; q < count; q++) {
+                vec column[COLUMNS];
+                UNROLL(4) for (int j = 0; j < classes * PARTS; j++)
+                    column[j] = load(by + (j / PARTS * size + e) * d + j % PARTS * LANES);
+                UNROLL(12) for (int q = 0; q < count; q++) {
                     vec one = all(from[q * inputs + e]);
-                    said[q][0] += one * w0;
-                    said[q][1] += one * w1;
+                    UNROLL(4) for (int j = 0; j < classes * PARTS; j++) said[q][j] += one * column[j];
                 }
             }
         }
-        UNROLL(6) for (int q = 0; q < count; q++) {
-            store(sums[q] + v, said[q][0]);
-            store(sums[q] + v + LANES, said[q][1]);
-        }
+        UNROLL(12) for (int q = 0; q < count; q++)
+            UNROLL(4) for (int j = 0; j < classes * PARTS; j++)
+                store(sums[q] + j / PARTS * BLOCK * d + v + j % PARTS * LANES, said[q][j]);
     }
 }
 
 /* Each on its own, or gcc keeps the sums of one in memory for the sake of the other. */
-static __attribute__((noinline)) void six_usual(int64_t n, const float *u, int64_t inputs, const float *w,
-                                                int64_t capsules, float *const *sums) {
-    first_turn_block(6, 8, 16, n, u, inputs, w, capsules, sums);
+#define FIRST_TURN(count, classes) \
+    static NOINLINE void first_##count##_##classes(int size, int d, int64_t n, const float *u, int64_t inputs, \
+                                                   const float *w, int64_t capsules, float *const *sums) { \
+        first_turn_block(count, classes, size, d, n, u, inputs, w, capsules, sums); \
+    } \
+    static NOINLINE void usual_##count##_##classes(int size, int d, int64_t n, const float *u, int64_t inputs, \
+                                                   const float *w, int64_t capsules, float *const *sums) { \
+        (void)size, (void)d; \
+        first_turn_block(count, classes, 8, 16, n, u, inputs, w, capsules, sums); \
+    }
+typedef void (*FirstTurn)(int, int, int64_t, const float *, int64_t, const float *, int64_t, float *const *);
+FIRST_TURN(4, 1)
+#if defined(__AVX512F__)
+FIRST_TURN(8, 1) FIRST_TURN(12, 1) FIRST_TURN(4, 2) FIRST_TURN(8, 2) FIRST_TURN(12, 2)
+static FirstTurn first_turn_of(int count, int classes, int usual) {
+    if (classes == 2)
+        return usual ? (count == 12 ? usual_12_2 : count == 8 ? usual_8_2 : usual_4_2)
+                     : (count == 12 ? first_12_2 : count == 8 ? first_8_2 : first_4_2);
+    return usual ? (count == 12 ? usual_12_1 : count == 8 ? usual_8_1 : usual_4_1)
+                 : (count == 12 ? first_12_1 : count == 8 ? first_8_1 : first_4_1);
 }
-static __attribute__((noinline)) void four_usual(int64_t n, const float *u, int64_t inputs, const float *w,
-                                                 int64_t capsules, float *const *sums) {
-    first_turn_block(4, 8, 16, n, u, inputs, w, capsules, sums);
+/* Pixels are a multiple of four. */
+static int first_turn_count(int64_t left) { return left > 12 ? 12 : (int)left; }
+#else
+FIRST_TURN(6, 1)
+static FirstTurn first_turn_of(int count, int classes, int usual) {
+    (void)classes;
+    return usual ? (count == 6 ? usual_6_1 : usual_4_1) : (count == 6 ? first_6_1 : first_4_1);
 }
-static __attribute__((noinline)) void six(int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
-                                          int64_t capsules, float *const *sums) {
-    first_turn_block(6, size, d, n, u, inputs, w, capsules, sums);
-}
-static __attribute__((noinline)) void four(int size, int d, int64_t n, const float *u, int64_t inputs, const float *w,
-                                           int64_t capsules, float *const *sums) {
-    first_turn_block(4, size, d, n, u, inputs, w, capsules, sums);
-}
+/* A multiple of four pixels, in sixes and, at the end, up to two fours. */
+static int first_turn_count(int64_t left) { return left > 8 || left == 6 ? 6 : 4; }
+#endif
 
 static void first_turn(int size, int d, const Routing *r, const float *children, const float *w, int64_t rounded,
                        float *sums) {
     const int64_t n = r->classes, inputs = r->capsules * size;
-    /* A multiple of four pixels, in sixes and, at the end, up to two fours. */
-    const int64_t sixes = rounded - (rounded % 6 == 0 ? 0 : rounded % 6 == 4 ? 4 : 8);
+    const int usual = size == 8 && d == 16; /* the paper's sizes, known when this is compiled */
     for (int64_t i = 0; i < r->capsules; i += CAPSULES) {
         int64_t some = r->capsules - i < CAPSULES ? r->capsules - i : CAPSULES;
-        for (int64_t k = 0; k < n; k++)
+        for (int64_t k = 0, classes; k < n; k += classes) {
+            classes = n - k < COLUMNS / PARTS ? 1 : COLUMNS / PARTS;
             for (int64_t p = 0, count; p < rounded; p += count) {
-                count = p < sixes ? 6 : 4;
+                count = first_turn_count(rounded - p);
                 float *to[ROWS];
                 for (int64_t q = 0; q < count; q++)
                     to[q] = sums + (((p + q) / BLOCK * n + k) * BLOCK + (p + q) % BLOCK) * d;
-                const float *u = children + p * inputs + i * size, *by = w + (i * n + k) * size * d;
-                if (size == 8 && d == 16)
-                    (count == 6 ? six_usual : four_usual)(n, u, inputs, by, some, to);
-                else
-                    (count == 6 ? six : four)(size, d, n, u, inputs, by, some, to);
+                first_turn_of((int)count, (int)classes, usual)(size, d, n, children + p * inputs + i * size, inputs,
+                                                               w + (i * n + k) * size * d, some, to);
             }
+        }
     }
 }
 
-/* One class, one capsule, a block of pixels: prediction vectors (4, d), and their products with the parents so far, to be
-   summed over the lanes. */
-INLINE void predict(int size, int d, const float *u, const float *w, const float *parents, float *predictions,
-                    vec *matches) {
-    UNROLL(4) for (int q = 0; q < BLOCK; q++) matches[q] = all(0.0f);
-    for (int v = 0; v < d; v += 2 * LANES) {
-        vec said[BLOCK][2];
-        UNROLL(4) for (int q = 0; q < BLOCK; q++) said[q][0] = said[q][1] = all(0.0f);
+/* What a capsule adds to some classes, by its couplings (classes, 4) and predictions (classes, 4, d): one vector of it. */
+INLINE void add_weighted(int d, const float *couplings, const float *predictions, float *sums, int pixel, int v) {
+    int at = pixel * d + v;
+    store(sums + at, load(sums + at) + all(couplings[pixel]) * load(predictions + at));
+}
+
+/* One capsule, a block of pixels and some classes: prediction vectors (classes, 4, d), and their products with the
+   parents so far, to be summed over the lanes. The predictions replace those of the capsule before; if that has
+   couplings, its share is added to the sums on the way: predicting is all arithmetic, adding all memory. */
+INLINE void predict(int classes, int size, int d, const float *u, const float *w, const float *parents,
+                    float *predictions, vec *matches, const float *couplings, float *sums) {
+    const int pixels = classes * BLOCK, adds = pixels * PARTS;
+    UNROLL(16) for (int j = 0; j < pixels; j++) matches[j] = all(0.0f);
+    for (int v = 0; v < d; v += PARTS * LANES) {
+        vec said[TOGETHER * BLOCK][PARTS];
+        UNROLL(16) for (int j = 0; j < pixels; j++)
+            UNROLL(4) for (int part = 0; part < PARTS; part++) said[j][part] = all(0.0f);
         UNROLL(8) for (int e = 0; e < size; e++) {
-            vec w0 = load(w + e * d + v), w1 = load(w + e * d + v + LANES);
+            vec by[TOGETHER][PARTS];
+            UNROLL(4) for (int c = 0; c < classes; c++)
+                UNROLL(4) for (int part = 0; part < PARTS; part++)
+                    by[c][part] = load(w + (c * size + e) * d + v + part * LANES);
             UNROLL(4) for (int q = 0; q < BLOCK; q++) {
                 vec one = all(u[q * size + e]);
-                said[q][0] += one * w0;
-                said[q][1] += one * w1;
+                UNROLL(4) for (int c = 0; c < classes; c++)
+                    UNROLL(4) for (int part = 0; part < PARTS; part++)
+                        said[c * BLOCK + q][part] += one * by[c][part];
             }
+            if (couplings)
+                UNROLL(4) for (int j = e * adds / size; j < (e + 1) * adds / size; j++)
+                    add_weighted(d, couplings, predictions, sums, j / PARTS, v + j % PARTS * LANES);
         }
-        UNROLL(4) for (int q = 0; q < BLOCK; q++) {
-            store(predictions + q * d + v, said[q][0]);
-            store(predictions + q * d + v + LANES, said[q][1]);
-            matches[q] += said[q][0] * load(parents + q * d + v) + said[q][1] * load(parents + q * d + v + LANES);
-        }
-    }
-}
-
-/* What a capsule adds to one class, by its couplings (4,) and predictions (4, d). */
-INLINE void add_weighted(int d, const float *couplings, const float *predictions, float *sums) {
-    UNROLL(4) for (int q = 0; q < BLOCK; q++) {
-        vec one = all(couplings[q]);
-        UNROLL(2) for (int v = 0; v < d; v += LANES)
-            store(sums + q * d + v, load(sums + q * d + v) + one * load(predictions + q * d + v));
+        UNROLL(16) for (int j = 0; j < pixels; j++)
+            UNROLL(4) for (int part = 0; part < PARTS; part++) {
+                int at = j * d + v + part * LANES;
+                store(predictions + at, said[j][part]);
+                matches[j] += said[j][part] * load(parents + at);
+            }
     }
 }
 
 /* One capsule of a block of pixels: its prediction vectors (n, 4, d), how well they agree with the parents so far, and
-   the couplings that follow (n, 4). In the softmax a vector holds two classes of four pixels. What the capsule
-   ``before`` adds to the sums is added on the way: the one is all arithmetic and the other all memory. */
-INLINE void route_capsule(int size, int d, int64_t n, const float *children, int64_t step, const float *w,
-                          const float *agreed, float *sums, float *u, float *predictions, vec *t, const float *before,
-                          const vec *t_before) {
-    const int64_t pairs = (n + 1) / 2;
+   the couplings that follow (n, 4). In the softmax a vector holds GROUP classes of four pixels. Predictions and
+   couplings ``before`` are those of the capsule before, or none. */
+INLINE void route_capsule(int first, int size, int d, int64_t n, const float *children, int64_t step, const float *w,
+                          const float *agreed, float *sums, float *u, float *predictions, vec *t, const vec *before) {
+    const int64_t groups = (n + GROUP - 1) / GROUP, class_size = BLOCK * d;
     UNROLL(4) for (int q = 0; q < BLOCK; q++) /* side by side, at distances known beforehand */
         UNROLL(8) for (int e = 0; e < size; e++) u[q * size + e] = children[q * step + e];
-    for (int64_t k = 0; k < n; k += 2) {
-        vec matches[2 * BLOCK];
-        const int64_t at = k * BLOCK * d, further = at + BLOCK * d;
-        const float *couplings = (const float *)t_before + k * BLOCK;
-        predict(size, d, u, w + k * size * d, agreed + at, predictions + at, matches);
-        if (before) add_weighted(d, couplings, before + at, sums + at);
-        if (k + 1 < n) {
-            predict(size, d, u, w + (k + 1) * size * d, agreed + further, predictions + further, matches + BLOCK);
-            if (before) add_weighted(d, couplings + BLOCK, before + further, sums + further);
-        } else
-            UNROLL(4) for (int q = 0; q < BLOCK; q++) matches[BLOCK + q] = all(0.0f);
-        t[k / 2] = lane_sums(matches);
+    for (int64_t k = 0; k < n; k += GROUP) {
+        vec matches[LANES];
+        FORGET(u);
+        UNROLL(4) for (int64_t c = 0; c < GROUP; c++) {
+            const int64_t at = (k + c) * class_size;
+            const float *by = w + (k + c) * size * d, *couplings = first ? NULL : (const float *)before + (k + c) * BLOCK;
+            vec *to = matches + c * BLOCK;
+            if (TOGETHER > 1 && c == 0 && k + TOGETHER <= n) {
+                predict(TOGETHER, size, d, u, by, agreed + at, predictions + at, to, couplings, sums + at);
+                break;
+            }
+            if (k + c < n)
+                predict(1, size, d, u, by, agreed + at, predictions + at, to, couplings, sums + at);
+            else
+                UNROLL(4) for (int q = 0; q < BLOCK; q++) to[q] = all(0.0f);
+        }
+        t[k / GROUP] = lane_sums(matches);
     }
-    if (n % 2) UNROLL(4) for (int q = 0; q < BLOCK; q++) t[pairs - 1][BLOCK + q] = -INFINITY;
+    /* Where there is no class any more: nothing, before and after the exponential, which stops at e^-87. */
+    const ivec is_class = first_lanes(n - (groups - 1) * GROUP);
+    t[groups - 1] = where(is_class, t[groups - 1], all(-INFINITY));
     vec most = t[0], total = all(0.0f);
-    for (int64_t k = 1; k < pairs; k++) most = larger(most, t[k]);
-    most = larger(most, __builtin_shufflevector(most, most, 4, 5, 6, 7, 0, 1, 2, 3));
-    for (int64_t k = 0; k < pairs; k++) {
+    for (int64_t k = 1; k < groups; k++) most = larger(most, t[k]);
+    most = largest_class(most);
+    for (int64_t k = 0; k < groups; k++) {
         t[k] = exponential(t[k] - most);
-        total += t[k];
+        total += k < groups - 1 ? t[k] : where(is_class, t[k], all(0.0f));
     }
-    if (n % 2) { /* exponential stops at e^-87: the empty half must not count */
-        vec last = t[pairs - 1];
-        total -= __builtin_shufflevector(all(0.0f), last, 0, 1, 2, 3, 12, 13, 14, 15);
-    }
-    total += __builtin_shufflevector(total, total, 4, 5, 6, 7, 0, 1, 2, 3);
-    total = all(1.0f) / total;
-    for (int64_t k = 0; k < pairs; k++) t[k] *= total;
+    total = all(1.0f) / sum_of_classes(total);
+    for (int64_t k = 0; k < groups; k++) t[k] *= total;
 }
 
 /* Some capsules of a block of pixels, one after the other. */
 INLINE void route_capsules(int size, int d, int64_t n, int64_t count, const float *children, int64_t step,
                            const float *w, const float *agreed, float *sums, float *u, float *predictions, vec *t,
                            float *couplings) {
-    const int64_t pairs = (n + 1) / 2, block = n * BLOCK * d;
+    const int64_t groups = (n + GROUP - 1) / GROUP;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t now = i % 2, then = 1 - now;
-        route_capsule(size, d, n, children + i * size, step, w + i * n * size * d, agreed, sums, u,
-                      predictions + now * block, t + now * pairs, i ? predictions + then * block : NULL,
-                      t + then * pairs);
-        if (couplings)
-            memcpy(couplings + i * n * BLOCK, t + now * pairs, sizeof(float) * (size_t)(n * BLOCK));
+        vec *now = t + i % 2 * groups, *before = t + (i + 1) % 2 * groups;
+        const float *from = children + i * size, *by = w + i * n * size * d;
+        if (i == 0)
+            route_capsule(1, size, d, n, from, step, by, agreed, sums, u, predictions, now, before);
+        else
+            route_capsule(0, size, d, n, from, step, by, agreed, sums, u, predictions, now, before);
+        if (couplings) memcpy(couplings + i * n * BLOCK, now, sizeof(float) * (size_t)(n * BLOCK));
     }
-    const int64_t last = (count - 1) % 2;
-    for (int64_t k = 0; k < n; k++)
-        add_weighted(d, (const float *)(t + last * pairs) + k * BLOCK, predictions + last * block + k * BLOCK * d,
-                     sums + k * BLOCK * d);
+    const float *last = (const float *)(t + (count - 1) % 2 * groups);
+    for (int64_t pixel = 0; pixel < n * BLOCK; pixel++)
+        for (int v = 0; v < d; v += LANES) add_weighted(d, last, predictions, sums, (int)pixel, v);
 }
 
 /* Squash of ``count`` class capsules, each d numbers: replaces or adds. */
@@ -594,24 +769,28 @@ static void squash_classes(const float *s, float *v, int64_t count, int64_t d, f
     }
 }
 
+/* What is used at once must not lie a multiple of 4,096 bytes apart: processors compare that part of an address only, and
+   take it for the same place. */
+enum { SKEW = 336 };
+
 typedef struct {
     void *block;
     float *sums, *agreed; /* (TILE / 4, n, 4, d) */
-    float *predictions;   /* (2, n, 4, d) */
+    float *predictions;   /* (n, 4, d) */
     float *u;             /* (4, e) */
-    vec *t;               /* (2, pairs of classes) */
+    vec *t;               /* (2, groups of classes) */
     float *children;      /* (TILE, I*e) */
 } RoutingRoom;
 
 static int routing_room(const Routing *r, RoutingRoom *at) {
     int64_t nd = r->classes * r->class_size;
-    int64_t pairs = (r->classes + 1) / 2;
-    int64_t most = (2 * TILE + 2 * BLOCK) * nd + 2 * LANES * pairs + (TILE * r->capsules + BLOCK) * r->size;
+    int64_t groups = (r->classes + GROUP - 1) / GROUP;
+    int64_t most = 2 * SKEW + (2 * TILE + BLOCK) * nd + 2 * LANES * groups + (TILE * r->capsules + BLOCK) * r->size;
     at->sums = room((size_t)most, &at->block);
-    at->agreed = at->sums + TILE * nd;
-    at->predictions = at->agreed + TILE * nd;
-    at->t = (vec *)(at->predictions + 2 * BLOCK * nd);
-    at->children = (float *)(at->t + 2 * pairs);
+    at->agreed = at->sums + TILE * nd + SKEW;
+    at->predictions = at->agreed + TILE * nd + SKEW;
+    at->t = (vec *)(at->predictions + BLOCK * nd);
+    at->children = (float *)(at->t + 2 * groups);
     at->u = at->children + TILE * r->capsules * r->size;
     return at->block != NULL;
 }
@@ -726,23 +905,32 @@ static int lengths_back(const void *given, int64_t *next) {
     return 0;
 }
 
+enum { BACK_ROWS = LANES == 16 ? 8 : 4 }; /* of a matrix, summed at once */
+
+/* Sums over the lanes, each of a vector. */
+INLINE void sum_rows(int size, const vec *sums, float *to) {
+    int e = 0;
+    for (; e + LANES <= size; e += LANES) store(to + e, lane_sums(sums + e));
+    for (; e < size; e++) to[e] = lane_sum(sums[e]);
+}
+
 /* Some rows of one capsule's matrices times two pixels' weighted gradients, not yet summed over the lanes. */
 INLINE void child_rows(int rows, int two, int size, int d, const float *w, int64_t n, const float *g0, const float *g1,
-                       const float *c0, vec *sums0, vec *sums1) {
-    vec s0[4], s1[4];
-    UNROLL(4) for (int e = 0; e < rows; e++) s0[e] = s1[e] = all(0.0f);
+                       const float *couplings, int64_t step, vec *sums0, vec *sums1) {
+    vec s0[BACK_ROWS], s1[BACK_ROWS];
+    UNROLL(8) for (int e = 0; e < rows; e++) s0[e] = s1[e] = all(0.0f);
     for (int64_t k = 0; k < n; k++) {
-        vec l0 = all(c0[k * BLOCK]), l1 = two ? all(c0[k * BLOCK + 1]) : l0;
-        UNROLL(2) for (int v = 0; v < d; v += LANES) {
+        vec l0 = all(couplings[k * step]), l1 = two ? all(couplings[k * step + 1]) : l0;
+        UNROLL(4) for (int v = 0; v < d; v += LANES) {
             vec x0 = l0 * load(g0 + k * d + v), x1 = two ? l1 * load(g1 + k * d + v) : x0;
-            UNROLL(4) for (int e = 0; e < rows; e++) {
+            UNROLL(8) for (int e = 0; e < rows; e++) {
                 vec by = load(w + (k * size + e) * d + v);
                 s0[e] += x0 * by;
                 if (two) s1[e] += x1 * by;
             }
         }
     }
-    UNROLL(4) for (int e = 0; e < rows; e++) {
+    UNROLL(8) for (int e = 0; e < rows; e++) {
         sums0[e] = s0[e];
         if (two) sums1[e] = s1[e];
     }
@@ -750,21 +938,20 @@ INLINE void child_rows(int rows, int two, int size, int d, const float *w, int64
 
 /* Some rows of the gradient of one capsule's matrix for one class: sum over pixels of u(p) l(p, k) g(p, k). */
 INLINE void matrix_rows(int rows, int size, int d, const float *weighted, const float *g, int64_t pixels, float *to) {
-    for (int v = 0; v < d; v += 2 * LANES) {
-        vec sums[4][2];
-        UNROLL(4) for (int e = 0; e < rows; e++) sums[e][0] = sums[e][1] = all(0.0f);
+    for (int v = 0; v < d; v += PARTS * LANES) {
+        vec sums[BACK_ROWS][PARTS];
+        UNROLL(8) for (int e = 0; e < rows; e++)
+            UNROLL(4) for (int part = 0; part < PARTS; part++) sums[e][part] = all(0.0f);
         for (int64_t p = 0; p < pixels; p++) {
-            vec g0 = load(g + p * d + v), g1 = load(g + p * d + v + LANES);
-            UNROLL(4) for (int e = 0; e < rows; e++) {
+            vec by[PARTS];
+            UNROLL(4) for (int part = 0; part < PARTS; part++) by[part] = load(g + p * d + v + part * LANES);
+            UNROLL(8) for (int e = 0; e < rows; e++) {
                 vec one = all(weighted[p * size + e]);
-                sums[e][0] += one * g0;
-                sums[e][1] += one * g1;
+                UNROLL(4) for (int part = 0; part < PARTS; part++) sums[e][part] += one * by[part];
             }
         }
-        UNROLL(4) for (int e = 0; e < rows; e++) {
-            store(to + e * d + v, sums[e][0]);
-            store(to + e * d + v + LANES, sums[e][1]);
-        }
+        UNROLL(8) for (int e = 0; e < rows; e++)
+            UNROLL(4) for (int part = 0; part < PARTS; part++) store(to + e * d + v + part * LANES, sums[e][part]);
     }
 }
 
@@ -778,60 +965,75 @@ typedef struct {
     float *children_back, *viewpoints_back;
 } RouteBackJob;
 
-INLINE void capsule_back(int size, int d, const RouteBackJob *job, int64_t i, float *weighted, vec *sums0, vec *sums1) {
+/* One capsule's room: its children (pixels, e) and couplings (n, pixels rounded up to blocks), which lie far apart in the
+   job's arrays, u(p) l(p, k) of one class (pixels, e), and sums. */
+typedef struct {
+    void *block;
+    float *u, *couplings, *weighted;
+    vec *sums; /* (2, e) */
+} CapsuleRoom;
+
+static int capsule_room(const RouteBackJob *job, CapsuleRoom *at) {
+    const int64_t rounded = (job->pixels + BLOCK - 1) / BLOCK * BLOCK, size = job->routing->size;
+    at->sums = (vec *)room((size_t)((2 * LANES + 2 * job->pixels) * size + rounded * job->routing->classes), &at->block);
+    at->couplings = (float *)(at->sums + 2 * size);
+    at->u = at->couplings + rounded * job->routing->classes;
+    at->weighted = at->u + job->pixels * size;
+    return at->block != NULL;
+}
+
+INLINE void capsule_back(int size, int d, const RouteBackJob *job, int64_t i, const CapsuleRoom *at) {
     const int64_t n = job->routing->classes, capsules = job->routing->capsules, pixels = job->pixels;
-    const int64_t inputs = capsules * size;
-    const float *w = job->viewpoints + i * n * size * d, *u = job->children + i * size;
+    const int64_t inputs = capsules * size, blocks = (pixels + BLOCK - 1) / BLOCK, rounded = blocks * BLOCK;
+    const float *w = job->viewpoints + i * n * size * d;
+    float *u = at->u, *couplings = at->couplings, *weighted = at->weighted;
+    for (int64_t p = 0; p < pixels; p++)
+        UNROLL(8) for (int e = 0; e < size; e++) u[p * size + e] = job->children[p * inputs + i * size + e];
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t k = 0; k < n; k++)
+            memcpy(couplings + k * rounded + b * BLOCK, job->couplings + ((b * capsules + i) * n + k) * BLOCK,
+                   sizeof(float) * BLOCK);
     for (int64_t k = 0; k < n; k++) {
-        for (int64_t p = 0; p < pixels; p++) {
-            float l = job->couplings[((p / BLOCK * capsules + i) * n + k) * BLOCK + p % BLOCK];
-            UNROLL(8) for (int e = 0; e < size; e++) weighted[p * size + e] = u[p * inputs + e] * l;
-        }
+        for (int64_t p = 0; p < pixels; p++)
+            UNROLL(8) for (int e = 0; e < size; e++) weighted[p * size + e] = u[p * size + e] * couplings[k * rounded + p];
         const float *g = job->by_class + k * pixels * d;
         float *to = job->viewpoints_back + (i * n + k) * size * d;
         int e = 0;
-        for (; e + 4 <= size; e += 4) matrix_rows(4, size, d, weighted + e, g, pixels, to + e * d);
+        for (; e + BACK_ROWS <= size; e += BACK_ROWS)
+            matrix_rows(BACK_ROWS, size, d, weighted + e, g, pixels, to + e * d);
         for (; e < size; e++) matrix_rows(1, size, d, weighted + e, g, pixels, to + e * d);
     }
     for (int64_t p = 0; p < pixels; p += 2) {
-        const float *c0 = job->couplings + (p / BLOCK * capsules + i) * n * BLOCK + p % BLOCK;
-        const float *g0 = job->gradient + p * n * d, *g1 = g0 + n * d;
+        const float *c = couplings + p, *g0 = job->gradient + p * n * d, *g1 = g0 + n * d;
+        vec *sums0 = at->sums, *sums1 = sums0 + size;
         int two = p + 1 < pixels, e = 0;
-        for (; e + 4 <= size; e += 4)
+        for (; e + BACK_ROWS <= size; e += BACK_ROWS)
             if (two)
-                child_rows(4, 1, size, d, w + e * d, n, g0, g1, c0, sums0 + e, sums1 + e);
+                child_rows(BACK_ROWS, 1, size, d, w + e * d, n, g0, g1, c, rounded, sums0 + e, sums1 + e);
             else
-                child_rows(4, 0, size, d, w + e * d, n, g0, g0, c0, sums0 + e, sums1 + e);
+                child_rows(BACK_ROWS, 0, size, d, w + e * d, n, g0, g0, c, rounded, sums0 + e, sums1 + e);
         for (; e < size; e++)
             if (two)
-                child_rows(1, 1, size, d, w + e * d, n, g0, g1, c0, sums0 + e, sums1 + e);
+                child_rows(1, 1, size, d, w + e * d, n, g0, g1, c, rounded, sums0 + e, sums1 + e);
             else
-                child_rows(1, 0, size, d, w + e * d, n, g0, g0, c0, sums0 + e, sums1 + e);
-        for (int which = 0; which <= two; which++) {
-            float *to = job->children_back + (p + which) * inputs + i * size;
-            const vec *sums = which ? sums1 : sums0;
-            if (size == LANES)
-                store(to, lane_sums(sums));
-            else
-                for (e = 0; e < size; e++) to[e] = lane_sum(sums[e]);
-        }
+                child_rows(1, 0, size, d, w + e * d, n, g0, g0, c, rounded, sums0 + e, sums1 + e);
+        float *to = job->children_back + p * inputs + i * size;
+        for (int which = 0; which <= two; which++)
+            sum_rows(size, at->sums + which * size, to + which * inputs);
     }
 }
 
 static int route_back(const void *given, int64_t *next) {
     const RouteBackJob *job = given;
     const Routing *r = job->routing;
-    void *block;
-    float *sums = room((size_t)(job->pixels * r->size + 2 * LANES * r->size), &block);
-    if (!block) return 1;
-    vec *sums0 = (vec *)sums, *sums1 = sums0 + r->size;
-    float *weighted = sums + 2 * LANES * r->size; /* u(p) l(p, k): (pixels, e) */
+    CapsuleRoom at;
+    if (!capsule_room(job, &at)) return 1;
     for (int64_t i; (i = take(next, 1)) < r->capsules;)
         if (r->size == 8 && r->class_size == 16)
-            capsule_back(8, 16, job, i, weighted, sums0, sums1);
+            capsule_back(8, 16, job, i, &at);
         else
-            capsule_back((int)r->size, (int)r->class_size, job, i, weighted, sums0, sums1);
-    free(block);
+            capsule_back((int)r->size, (int)r->class_size, job, i, &at);
+    free(at.block);
     return 0;
 }
 
@@ -890,7 +1092,7 @@ static int lengths_of_pixels(const void *given, int64_t *next) {
 
 /* ---- whitening --------------------------------------------------------------------------------------------------- */
 
-/* (values - mean) @ matrix in float64: values (pixels, bands), matrix (bands, columns), columns a multiple of 8; white
+/* (values - mean) @ matrix in float64: values (pixels, bands), matrix (bands, columns), columns a multiple of 16; white
    (pixels, outputs) gets the first ``outputs`` columns, zeros where not valid. */
 typedef struct {
     const float *values;
@@ -902,6 +1104,7 @@ typedef struct {
 
 static int whiten(const void *given, int64_t *next) {
     const WhitenJob *job = given;
+    enum { DOUBLES = LANES / 2 };
     const int64_t bands = job->bands, columns = job->columns, outputs = job->outputs;
     double *x = malloc(sizeof(double) * (size_t)(TILE * bands));
     if (!x) return 1;
@@ -912,23 +1115,22 @@ static int whiten(const void *given, int64_t *next) {
             const float *from = job->values + (p + q) * bands;
             for (int64_t b = 0; b < bands; b++) x[q * bands + b] = good ? (double)from[b] - job->mean[b] : 0.0;
         }
-        for (int64_t at = 0; at < columns; at += 8)
+        for (int64_t at = 0; at < columns; at += 2 * DOUBLES)
             for (int64_t q = 0; q < count; q += ROWS) {
                 dvec sums[ROWS][2];
-                UNROLL(6) for (int m = 0; m < ROWS; m++) sums[m][0] = sums[m][1] = (dvec){0.0, 0.0, 0.0, 0.0};
+                UNROLL(12) for (int m = 0; m < ROWS; m++) sums[m][0] = sums[m][1] = all_doubles(0.0);
                 for (int64_t b = 0; b < bands; b++) {
-                    dvec m0 = *(const dloose *)(job->matrix + b * columns + at);
-                    dvec m1 = *(const dloose *)(job->matrix + b * columns + at + 4);
-                    UNROLL(6) for (int m = 0; m < ROWS; m++) {
-                        double value = x[(q + m) * bands + b];
-                        dvec one = {value, value, value, value};
+                    dvec m0 = load_doubles(job->matrix + b * columns + at);
+                    dvec m1 = load_doubles(job->matrix + b * columns + at + DOUBLES);
+                    UNROLL(12) for (int m = 0; m < ROWS; m++) {
+                        dvec one = all_doubles(x[(q + m) * bands + b]);
                         sums[m][0] += one * m0;
                         sums[m][1] += one * m1;
                     }
                 }
                 for (int64_t m = 0; m < ROWS && q + m < count; m++)
-                    for (int64_t i = 0; i < 8 && at + i < outputs; i++)
-                        job->white[(p + q + m) * outputs + at + i] = (float)sums[m][i / 4][i % 4];
+                    for (int64_t i = 0; i < 2 * DOUBLES && at + i < outputs; i++)
+                        job->white[(p + q + m) * outputs + at + i] = (float)sums[m][i / DOUBLES][i % DOUBLES];
             }
     }
     free(x);
@@ -997,16 +1199,19 @@ EXPORT void hypercaps_help(Pool *pool, int64_t patience) {
     __atomic_fetch_sub(&pool->awake, 1, __ATOMIC_RELAXED);
 }
 
-/* Whether this processor, and the system on it, can run what was compiled for AVX2 and FMA. */
-EXPORT int hypercaps_has_avx2(void) {
+/* The widest vectors that this processor, and the system on it, can compute with: 512 bits (AVX-512 F, BW, DQ and VL), 256
+   (AVX2 and FMA), or 0 for those that any processor of its kind has. */
+EXPORT int hypercaps_widest(void) {
 #if defined(__x86_64__)
+    const unsigned wide = 6, widest = 0xe6; /* registers that the system must keep */
+    const unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
     if (!(c & bit_FMA) || !(c & bit_OSXSAVE)) return 0;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    if ((low & 6) != 6) return 0; /* the system does not keep the wide registers */
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-    return (b & bit_AVX2) != 0;
+    if ((low & wide) != wide) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) return 0;
+    return (low & widest) == widest && (b & avx512) == avx512 ? 512 : 256;
 #else
     return 0;
 #endif

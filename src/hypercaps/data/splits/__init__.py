@@ -13,7 +13,7 @@ from hypercaps.data.splits.polygons import connected_areas
 from hypercaps.data.splits.random import floor_share
 from hypercaps.data.splits.request import KINDS, WITHOUT_TEST, SplitDescription, SplitRequest, check_kind
 from hypercaps.data.splits.split import Indices, Split
-from hypercaps.data.splits.units import Units, label_units
+from hypercaps.data.splits.units import Units, count_test_units, label_units, units_per_class
 
 __all__ = [
     "KINDS",
@@ -26,6 +26,7 @@ __all__ = [
     "Units",
     "check_kind",
     "connected_areas",
+    "count_test_units",
     "draw",
     "draw_folds",
     "draw_requested_folds",
@@ -35,4 +36,5 @@ __all__ = [
     "split_by_share",
     "split_per_class",
     "split_polygons",
+    "units_per_class",
 ]

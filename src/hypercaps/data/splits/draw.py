@@ -85,7 +85,7 @@ def _warn_untested(labels: Labels, folds: Folds) -> None:
     if names:
         warn_data(
             f"{', '.join(names)} can't be tested: all pixels of {'it' if len(names) == 1 else 'each'} lie in one "
-            f"{folds.units.kind.removesuffix('s')}, which must train; label more of it elsewhere"
+            f"{folds.units.kind.removesuffix('s')}, which must train; label more of it elsewhere (docs/splits.md)"
         )
 
 
@@ -94,10 +94,28 @@ def split_by_share(labels: Labels, train: float = 0.2, val: float = 0.1, *, seed
 
     Parameters
     ----------
-    labels : the labelled pixels to divide
-    train, val : share (0 to 1) of each class for training and validation, rounded down; the rest is the test set
-    seed : of the random number generator
-    patch : side of the network's patches in pixels, for which ``Split.leakage`` is counted
+    labels : Labels
+        The labelled pixels to divide.
+    train, val : float, default 0.2 and 0.1
+        Share (0 to 1) of each class for training and validation, rounded down; the rest is the test set. At least one
+        pixel of each class trains.
+    seed : int, default 0
+        Seed of the random number generator.
+    patch : int, default 7
+        Side of the network's patches in pixels, for which ``Split.leakage`` is counted.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Labels, split_by_share
+    >>> labels = Labels.from_array(np.repeat([[1] * 20, [2] * 20], 10, axis=0))  # two fields of 10 x 20 pixels
+    >>> split = split_by_share(labels, train=0.2, val=0.1)
+    >>> split.train.size, split.val.size, split.test.size
+    (80, 40, 280)
     """
     return draw(labels, SplitRequest("random", train, val, seed=seed, patch=patch))
 
@@ -109,10 +127,25 @@ def split_per_class(
 
     Parameters
     ----------
-    n : training pixels of each class
-    at_most : share of a class (0 to 1) that may train, so that small classes train with fewer than ``n`` pixels; 1:
-        a class that is too small for ``n`` is refused
-    labels, val, seed, patch : as for :func:`split_by_share`
+    n : int
+        Training pixels of each class.
+    at_most : float, default 1
+        Share of a class (0 to 1) that may train, so that small classes train with fewer than ``n`` pixels; 1: all of
+        them but the validation pixels and one to test.
+    labels, val, seed, patch
+        As for :func:`split_by_share`.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Labels, split_per_class
+    >>> labels = Labels.from_array(np.repeat([[1] * 20, [2] * 20], 10, axis=0))  # two fields of 10 x 20 pixels
+    >>> split_per_class(labels, 5).train.size
+    10
     """
     return draw(labels, SplitRequest("random", val=val, per_class=n, at_most=at_most, seed=seed, patch=patch))
 
@@ -127,9 +160,24 @@ def split_polygons(
 
     Parameters
     ----------
-    train, val : share (0 to 1) of each class's pixels, met as nearly as whole polygons allow
-    per_class : approximate number of training pixels of each class, instead of ``train``
-    labels, seed, patch : as for :func:`split_by_share`
+    train, val : float, default 0.2 and 0.1
+        Share (0 to 1) of each class's pixels, met as nearly as whole polygons allow.
+    per_class : int, optional
+        Approximate number of training pixels of each class, instead of ``train``.
+    labels, seed, patch
+        As for :func:`split_by_share`.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> from hypercaps import Labels, split_polygons
+    >>> columns = [1, 1, 0, 2, 2, 0, 1, 1, 0, 2, 2]  # four stripes of 3 x 2 pixels, two of each class
+    >>> split = split_polygons(Labels.from_array([columns] * 3), train=0.5, val=0)
+    >>> split.train.size, split.test.size
+    (12, 12)
     """
     return draw(labels, SplitRequest("polygons", train, val, per_class=per_class, seed=seed, patch=patch))
 
@@ -151,11 +199,28 @@ def split_blocks(
 
     Parameters
     ----------
-    train, val : share (0 to 1) of each class's pixels, met as nearly as whole blocks allow, before the guard band
-        between blocks is removed
-    block : side of the blocks in pixels, at least ``patch``
-    per_class : training pixels of each class, drawn from the training blocks; the test set does not depend on it
-    patch : side of the network's patches in pixels; the guard band is half a patch wide
-    labels, seed : as for :func:`split_by_share`
+    train, val : float, default 0.2 and 0.1
+        Share (0 to 1) of each class's pixels, met as nearly as whole blocks allow, before the guard band between blocks
+        is removed.
+    block : int, default 16
+        Side of the blocks in pixels, at least ``patch``.
+    per_class : int, optional
+        Training pixels of each class, drawn from the training blocks; the test set does not depend on it.
+    patch : int, default 7
+        Side of the network's patches in pixels; the guard band is half a patch wide.
+    labels, seed
+        As for :func:`split_by_share`.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Labels, split_blocks
+    >>> labels = Labels.from_array(np.repeat([[1] * 40, [2] * 40], 20, axis=0))  # two fields of 20 x 40 pixels
+    >>> split_blocks(labels, train=0.4, block=10).leakage
+    0.0
     """
     return draw(labels, SplitRequest("blocks", train, val, per_class, block, seed, patch))

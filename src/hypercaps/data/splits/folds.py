@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
+from hypercaps.data.splits.polygons import connected_areas
 from hypercaps.data.splits.request import SplitDescription
 from hypercaps.data.splits.split import Indices, Split
 from hypercaps.data.splits.units import Units
@@ -56,6 +57,17 @@ class Folds:
     def untested(self) -> Indices:
         """Positions in the legend of the classes that are labelled but never held out."""
         return np.setdiff1d(self.units.class_of, self.units.class_of[self.fold != _NEVER])
+
+    def within_one_area(self) -> Indices:
+        """Positions in the legend of the tested classes whose labels are a single connected area, cut into pieces."""
+        if self.units.kind != "areas":
+            return np.empty(0, dtype=np.int64)
+        classes = np.zeros(self.shape, dtype=np.int16)
+        classes.ravel()[self.units.pixels] = self.units.class_of + 1
+        areas = connected_areas(classes).ravel()[self.units.pixels]
+        pairs = np.unique(np.stack([self.units.class_of, areas], axis=1), axis=0)
+        alone = np.flatnonzero(np.bincount(pairs[:, 0]) == 1)
+        return np.setdiff1d(alone, self.untested())
 
     def digest(self) -> str:
         """SHA-256 of the pixels and their folds: equal for equal folds."""

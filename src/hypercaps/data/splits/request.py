@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from hypercaps.errors import SplitError
+from hypercaps.errors import SplitError, did_you_mean
 
 KINDS = ("random", "polygons", "blocks", "folds", "none")
 WITHOUT_TEST = ("folds", "none")  # all labelled pixels train: scores come from folds, or there is none
@@ -17,7 +17,8 @@ WITHOUT_TEST = ("folds", "none")  # all labelled pixels train: scores come from 
 def check_kind(kind: str) -> None:
     """Refuse an unknown kind of split."""
     if kind not in KINDS:
-        raise SplitError(f"there is no split {kind!r}: {', '.join(KINDS[:-1])} or {KINDS[-1]} is expected")
+        known = f"{', '.join(KINDS[:-1])} or {KINDS[-1]} is expected{did_you_mean(kind, KINDS)}"
+        raise SplitError(f"there is no split {kind!r}: {known}")
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,10 @@ class SplitRequest:
         check_kind(self.kind)
         train, val = self.train, self.val
         if self.uses_train and not (0 < train < 1 and 0 <= val < 1 and Fraction(str(train)) + Fraction(str(val)) < 1):
+            percent = f"; {train:g} % is {train / 100:g}" if 1 <= train < 100 else ""
             raise SplitError(
                 f"shares of {train} for training and {val} for validation don't work: training must be above 0, and "
-                "together they must stay below 1 so that pixels are left for the test"
+                f"together they must stay below 1 so that pixels are left for the test{percent}"
             )
         if self.per_class is not None and (self.per_class < 1 or not 0 <= val < 1):
             raise SplitError(

@@ -22,15 +22,27 @@ class Split:
 
     Parameters
     ----------
-    train, val, test : (n,) flat pixel indices (row * columns + column), sorted here
-    shape : rows and columns of the label raster
-    how : how the pixels were chosen, enough to draw the split again
-    patch : side in pixels of the patches for which leakage is counted
+    train, val, test : (n,) int array
+        Flat pixel indices (row * columns + column), sorted here.
+    shape : (int, int)
+        Rows and columns of the label raster.
+    how : SplitDescription
+        How the pixels were chosen, enough to draw the split again.
+    patch : int, default 7
+        Side in pixels of the patches for which leakage is counted.
 
-    See also
+    See Also
     --------
-    split_by_share, split_per_class, split_polygons, split_blocks : draw a split
-    Split.from_indices : a split from your own lists of pixels
+    split_by_share, split_per_class, split_polygons, split_blocks : Draw a split.
+    Split.from_indices : A split from your own lists of pixels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import Split
+    >>> split = Split(np.array([0, 1]), np.array([2]), np.array([3, 59]), shape=(6, 10), patch=7)
+    >>> split.leakage  # pixel 3 is near training pixels, the last one of the raster is not
+    0.5
     """
 
     train: Indices
@@ -63,6 +75,19 @@ class Split:
                 f"{values[times > 1][0]}) are in it more than once"
             )
 
+    def test_mask(self, labels: Labels) -> npt.NDArray[np.bool_]:
+        """The test pixels as a mask (rows, columns), for labels of the same scene."""
+        if self.shape != labels.shape:
+            raise SplitError(
+                f"the split is of a scene of {self.shape[0]} x {self.shape[1]} pixels, and labels {labels.name!r} have "
+                f"{labels.shape[0]} x {labels.shape[1]}: it belongs to another scene"
+            )
+        if self.test.size == 0:
+            raise SplitError("the split has no test pixel to evaluate on: put some into its test set")
+        mask = np.zeros(self.shape, dtype=bool)
+        mask.ravel()[self.test] = True
+        return mask
+
     @classmethod
     def from_indices(
         cls,
@@ -78,10 +103,26 @@ class Split:
 
         Parameters
         ----------
-        labels : labels on whose grid the pixels lie; every pixel must be labelled
-        train, val, test : (n,) flat pixel indices (row * columns + column); ``train`` must not be empty
-        patch : side in pixels of the patches for which leakage is counted
-        how : where the pixels come from
+        labels : Labels
+            On their grid the pixels lie; every pixel must be labelled.
+        train, val, test : (n,) array of int
+            Flat pixel indices (row * columns + column); ``train`` must not be empty.
+        patch : int, default 7
+            Side in pixels of the patches for which leakage is counted.
+        how : SplitDescription, optional
+            Where the pixels come from.
+
+        Returns
+        -------
+        Split
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hypercaps import Labels, Split
+        >>> labels = Labels.from_array(np.ones((2, 3), dtype=int))
+        >>> Split.from_indices(labels, train=[0, 4], val=[], test=[5]).test
+        array([5])
         """
         sets = np.asarray(train), np.asarray(val), np.asarray(test)
         split = cls(*sets, shape=labels.shape, how=how or SplitDescription(), patch=patch)
@@ -103,6 +144,7 @@ class Split:
 
     @property
     def seed(self) -> int | None:
+        """Seed of a split that was drawn."""
         return self.how.seed
 
     @property

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.splits.polygons import connected_areas
-from hypercaps.data.splits.split import Indices
+from hypercaps.data.splits.split import Indices, Split
 from hypercaps.data.window import Window
 from hypercaps.errors import SplitError
 
@@ -189,3 +189,18 @@ def _pieces(area: Indices, array: npt.NDArray[np.int16], pixels: Indices, block:
         part = (at - low[area]) * parts[area] // extent[area]
         number = number * int(parts.max()) + part
     return number
+
+
+def units_per_class(classes: Indices, unit: Indices, count: int) -> Indices:
+    """(count,) number of units with pixels of each class, from the class index and the unit of each pixel (N,)."""
+    pairs = np.unique(np.stack([classes, unit], axis=1), axis=0)
+    return np.bincount(pairs[:, 0], minlength=count)
+
+
+def count_test_units(tested: Labels, classes: npt.NDArray[np.int16], split: Split | None) -> Indices:
+    """(n,) number of spatial units with test pixels of each of these classes; in a random split, of pixels."""
+    if split is not None and split.kind == "random":
+        counts = tested.counts()
+        return np.array([counts.get(int(label), 0) for label in classes])
+    units = label_units(tested)
+    return units_per_class(np.searchsorted(classes, tested.legend.labels)[units.class_of], units.unit, classes.size)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import MAX_LABEL, Legend, LegendEntry, default_color
-from hypercaps.errors import LabelsError, warn_data
+from hypercaps.data.colors import Rgb
+from hypercaps.data.labels import MAX_LABEL, Legend
+from hypercaps.errors import LabelsError, did_you_mean, warn_data
+from hypercaps.io.labels.layer import VectorLayer
 from hypercaps.io.labels.qml import ClassStyle, Style, read_color
-from hypercaps.io.labels.vector_file import VectorLayer
 
 Texts = npt.NDArray[np.object_]  # (features,) values of the class field as text, "" where empty
 
@@ -65,14 +66,10 @@ def choose_fields(layer: VectorLayer, class_field: str | None) -> ClassFields:
     colors = next((name for name in usable if _plain(name) in _COLOR_FIELDS and kinds[name] == "text"), None)
     if class_field is not None:
         if class_field not in usable:
-            raise LabelsError(f"{layer.path} has no field {class_field!r} to take classes from: it has {listing}")
+            hint = did_you_mean(class_field, usable)
+            raise LabelsError(f"{layer.path} has no field {class_field!r} to take classes from: it has {listing}{hint}")
         return ClassFields(class_field, _name_field(class_field, kinds), colors if colors != class_field else None)
-    candidates = [name for name in usable if kinds[name] != "fractions" and not _OTHER_NAMES.fullmatch(_plain(name))]
-    if set(usable) >= _SUGGESTION_FIELDS:
-        candidates = [name for name in candidates if name not in (*_SUGGESTION_FIELDS, "row", "col")]
-    candidates = [name for name in candidates if _plain(name) in _CLASS_NAMES] or candidates
-    name_fields = {_name_field(name, kinds) for name in candidates}  # a number and its name are one candidate
-    candidates = [name for name in candidates if name not in name_fields]
+    candidates = candidate_fields(layer)
     if len(candidates) != 1:
         raise LabelsError(
             f"which field of {layer.path} holds the class? It has {listing}: name one with --class-field (class_field "
@@ -80,6 +77,17 @@ def choose_fields(layer: VectorLayer, class_field: str | None) -> ClassFields:
         )
     warn_data(f"{layer.path.name}: classes are taken from the field {candidates[0]!r}")
     return ClassFields(candidates[0], _name_field(candidates[0], kinds), colors)
+
+
+def candidate_fields(layer: VectorLayer) -> list[str]:
+    """The fields that could hold the class, without identifiers, measures and descriptions."""
+    kinds = {name: kind for name, dtype in layer.fields.items() if (kind := _kind(dtype))}
+    names = [name for name, kind in kinds.items() if kind != "fractions" and not _OTHER_NAMES.fullmatch(_plain(name))]
+    if kinds.keys() >= _SUGGESTION_FIELDS:
+        names = [name for name in names if name not in (*_SUGGESTION_FIELDS, "row", "col")]
+    names = [name for name in names if _plain(name) in _CLASS_NAMES] or names
+    name_fields = {_name_field(name, kinds) for name in names}  # a number and its name are one candidate
+    return [name for name in names if name not in name_fields]
 
 
 def _kind(dtype: str) -> str:
@@ -150,7 +158,7 @@ def make_classes(
     numbers = {value: place if invented else int(value) for place, value in enumerate(ordered, start=1)}
     names = {} if fields.names is None else _unique_texts(texts, columns[fields.names])
     colors = {} if fields.colors is None else _unique_texts(texts, columns[fields.colors])
-    entries: dict[int, LegendEntry] = {}
+    of_label: dict[int, tuple[str, Rgb | None]] = {}
     for value, label in numbers.items():
         if label == 0:  # e.g. written as 00
             continue
@@ -158,9 +166,9 @@ def make_classes(
         name = names.get(value) or (styled.name if styled.name != value else "")
         if not name or not numeric:
             name = value if invented else f"class {label}"
-        color = read_color(colors.get(value, "")) or styled.color or default_color(len(entries))
-        entries[label] = LegendEntry(label, name, color)
-    return Classes(Legend(tuple(entries[label] for label in sorted(entries))), numbers, invented)
+        of_label[label] = name, read_color(colors.get(value, "")) or styled.color
+    own = {label: color for label, (_, color) in of_label.items() if color is not None}
+    return Classes(Legend.of(of_label, [of_label[label][0] for label in sorted(of_label)], own), numbers, invented)
 
 
 def _unique_texts(texts: Texts, others: npt.NDArray[Any]) -> dict[str, str]:

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import MAX_LABEL, Labels, Legend, LegendEntry, default_color
+from hypercaps.data.colors import without_alike
+from hypercaps.data.labels import MAX_LABEL, Labels, Legend, LegendEntry
 from hypercaps.data.splits import connected_areas
 from hypercaps.errors import LabelsError, warn_data
 
 Numbering = dict[int, int]  # new label by the label in a file
 
 _MOST_PAIRS = 5  # pairs of classes that a message names
-_PALETTE = 256  # default colours to choose from
 
 
 class LabelFile(NamedTuple):
@@ -131,17 +131,10 @@ def number_classes(files: Sequence[LabelFile]) -> tuple[Legend, list[Numbering],
 
 
 def _with_distinct_colors(legend: Legend) -> Legend:
-    """Replace default colours that classes of two files have in common."""
-    palette = [default_color(position) for position in range(_PALETTE)]
-    used: set[tuple[int, int, int]] = set()
-    entries = []
-    for entry in legend:
-        color = entry.color
-        if color in used and color in palette:
-            color = next((other for other in palette if other not in used), color)
-        used.add(color)
-        entries.append(entry._replace(color=color))
-    return Legend(tuple(entries))
+    """Replace default colours that look like another's: each file has chosen its own."""
+    colors = zip(legend, without_alike([entry.color for entry in legend]), strict=True)
+    kept = {entry.label: color for entry, color in colors if color is not None}
+    return Legend.of((entry.label for entry in legend), [entry.name for entry in legend], kept)
 
 
 def renumber(file: LabelFile, legend: Legend) -> Labels:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from hypercaps.data.labels import Rgb, parse_color
+from hypercaps.data.colors import Rgb, parse_color
 from hypercaps.io.labels.vector_check import geopackage
 
 _LONGEST = 1 << 24  # bytes
@@ -36,6 +36,8 @@ def _style_texts(path: Path, layer: str) -> Iterator[str]:
     beside = path.with_suffix(".qml")
     if beside.is_file() and beside.stat().st_size <= _LONGEST:
         yield beside.read_text(encoding="utf-8", errors="replace")
+    if path.is_dir():
+        return
     with path.open("rb") as file:
         if not file.read(16).startswith(b"SQLite format 3"):
             return

@@ -25,8 +25,9 @@ from rasterio.warp import transform as transform_points
 from hypercaps.data.scene import MapGrid
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError
+from hypercaps.io.labels.fates import Fate, Fates
+from hypercaps.io.labels.layer import Box, Geometries
 from hypercaps.io.labels.regrid import crs_name
-from hypercaps.io.labels.vector_file import Box, Geometries
 
 Ints = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -47,18 +48,18 @@ class FeaturesOnGrid:
     shapes: Geometries  # (m,) points, lines and polygons
     feature: Ints  # (m,) the feature of each piece
     bounds: Floats  # (m, 4): first column and row, last column and row
-    without_geometry: int  # number of features
+    has_geometry: npt.NDArray[np.bool_]  # (features,)
     repaired: int  # number of polygons that intersected themselves
 
 
 @dataclass(frozen=True)
 class RasterizedFeatures:
-    """Labels on a grid, and which features could not be rasterized."""
+    """Labels on a grid, and what became of each feature."""
 
     labels: Labels16  # (rows, columns)
     groups: Groups32  # (rows, columns) number of the feature, from 1; 0 = unlabelled
     overlaps: Mapping[tuple[int, int], int]  # pixels by the two classes that claim them
-    empty: int  # number of polygons that contain no pixel centre
+    fates: Fates  # (features,) what became of each
 
 
 def bounding_box(grid: MapGrid, crs: str) -> Box | None:
@@ -118,7 +119,7 @@ def _features_to_grid(geometries: Geometries, crs: str | None, grid: MapGrid, fi
     shapes, feature = _clip(shapes, feature, (-_MARGIN, -_MARGIN, cols + _MARGIN, rows + _MARGIN))
     bounds = shapely.bounds(shapes).reshape(-1, 4)
     near = (bounds[:, 0] < cols) & (bounds[:, 1] < rows) & (bounds[:, 2] >= 0) & (bounds[:, 3] >= 0)
-    return FeaturesOnGrid(shapes[near], feature[near], bounds[near], int((~with_geometry).sum()), repaired)
+    return FeaturesOnGrid(shapes[near], feature[near], bounds[near], with_geometry, repaired)
 
 
 def _simple_parts(geometries: Geometries, feature: Ints) -> tuple[Geometries, Ints]:
@@ -204,8 +205,7 @@ def rasterize(pieces: FeaturesOnGrid, classes: npt.NDArray[np.int64], shape: tup
             is_used[numbers[numbers > 0]] = True
     labels[disputed] = 0
     groups[disputed] = 0
-    empty = _count_empty(pieces, (class_of > 0) & ~is_used[pieces.feature + 1], shape)
-    return RasterizedFeatures(labels, groups, overlaps, empty)
+    return RasterizedFeatures(labels, groups, overlaps, _fates(pieces, classes, groups, is_used[1:]))
 
 
 def _window_of(pieces: FeaturesOnGrid, which: Ints, tile: Window) -> Window:
@@ -254,16 +254,32 @@ def _mappings(shapes: Geometries, *, polygons: bool) -> Iterator[dict[str, objec
             yield {"type": "Point" if is_point else "LineString", "coordinates": points[0] if is_point else points}
 
 
-def _count_empty(pieces: FeaturesOnGrid, unused: npt.NDArray[np.bool_], shape: tuple[int, int]) -> int:
-    """Number of features whose ``unused`` polygons contain no pixel centre, rather than lost it to another feature."""
+def _fates(
+    pieces: FeaturesOnGrid, classes: npt.NDArray[np.int64], groups: Groups32, reached: npt.NDArray[np.bool_]
+) -> Fates:
+    """(features,) what became of each; ``reached``: it had a pixel of its class, even if another class has it too."""
+    fates = np.full(classes.size, Fate.OUTSIDE, dtype=np.int8)
+    fates[reached] = Fate.COVERED
+    fates[np.unique(groups[groups > 0]) - 1] = Fate.USED
+    shape = (groups.shape[0], groups.shape[1])
+    # Outside, too small, or covered by its own class.
+    for piece in np.flatnonzero(~reached[pieces.feature] & (classes[pieces.feature] > 0)):
+        feature = int(pieces.feature[piece])
+        fates[feature] = max(fates[feature], _fate_of_piece(pieces, int(piece), shape))
+    fates[classes == 0] = Fate.NO_CLASS
+    fates[~pieces.has_geometry] = Fate.NO_GEOMETRY
+    return fates
+
+
+def _fate_of_piece(pieces: FeaturesOnGrid, piece: int, shape: tuple[int, int]) -> Fate:
+    """What became of a piece that has no pixel in the raster."""
     rows, cols = shape
-    left, top, right, bottom = pieces.bounds.T
-    inside = (left >= 0) & (top >= 0) & (right <= cols) & (bottom <= rows)
-    is_polygon = shapely.get_type_id(pieces.shapes) == _POLYGON
-    tested, with_centre = set(), set()  # features
-    for piece in np.flatnonzero(unused & inside & is_polygon):
-        feature, window = int(pieces.feature[piece]), _window_of(pieces, np.array([piece]), Window(0, rows, 0, cols))
-        tested.add(feature)
-        if _rasterize_window(pieces, np.array([piece]), window, all_touched=False).any():
-            with_centre.add(feature)
-    return len(tested - with_centre)
+    kind = shapely.get_type_id(pieces.shapes[piece])
+    if kind == 0:
+        return Fate.COVERED  # a point in the grid always has a pixel
+    which, window = np.array([piece]), _window_of(pieces, np.array([piece]), Window(0, rows, 0, cols))
+    if _rasterize_window(pieces, which, window, all_touched=kind != _POLYGON).any():
+        return Fate.COVERED
+    left, top, right, bottom = pieces.bounds[piece]
+    is_inside = left >= 0 and top >= 0 and right <= cols and bottom <= rows
+    return Fate.NO_CENTRE if is_inside else Fate.OUTSIDE

@@ -70,8 +70,10 @@ def on_scene(array: npt.NDArray[np.int16], raster: StoredRaster, scene: Scene) -
 def check_georeference(raster: StoredRaster, scene: Scene) -> None:
     """Refuse a raster with a coordinate system for a scene without one, and vice versa.
 
-    Formats without georeference (.mat, .npy) are not checked: their pixels are those of the scene.
+    Formats without georeference (.mat, .npy, .png) are not checked: their pixels are those of the scene.
     """
+    if not raster.has_place:
+        return
     raster_crs = raster.crs if raster.transform is not None else None
     scene_crs = scene.map_grid.crs if scene.map_grid.transform is not None else None
     if raster_crs and not scene_crs:

@@ -23,8 +23,11 @@ import numpy.typing as npt
 from hypercaps.errors import LabelsError
 
 Boxes = npt.NDArray[np.float64]
+FileBytes = npt.NDArray[np.uint8]
 
 MOST_JSON = 1 << 26  # bytes: JSON is parsed as a whole, which takes several times its length in memory
+
+_LEAST_BYTES = 33  # of a file of a shapefile or of FlatGeobuf: its header
 
 # Virtual tables that are stored in the same file. Others, such as VirtualOGR, can read any file.
 _OWN_MODULES = {"rtree", "rtree_i32", "fts3", "fts4", "fts5"}
@@ -73,7 +76,7 @@ def geopackage_layers(path: Path) -> list[str]:
     return [name for (name,) in layers if name in tables]  # a view could compute anything
 
 
-def check_geopackage_layer(path: Path, layer: str, large: int) -> Content:
+def check_geopackage_layer(path: Path, layer: str, *, with_boxes: bool) -> Content:
     """Check the pages of a layer's table and count its rows: GDAL uses a count that is stored separately."""
     with geopackage(path) as database:
         problems = database.execute(f"PRAGMA quick_check({_quoted(layer)})").fetchall()
@@ -86,7 +89,7 @@ def check_geopackage_layer(path: Path, layer: str, large: int) -> Content:
             raise ValueError("no geometry column")
         column, table = _quoted(columns[0][0]), _quoted(layer)
         rows, geometries = database.execute(f"SELECT count(*), count({column}) FROM {table}").fetchone()
-        if path.stat().st_size > large:
+        if not with_boxes:
             return Content(rows, geometries)
         heads = database.execute(f"SELECT substr({column}, 1, 40) FROM {table} ORDER BY rowid")
         return Content(rows, geometries, np.array([_box(head) for (head,) in heads]).reshape(-1, 4))
@@ -105,7 +108,12 @@ def _quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
-def check_geojson(path: Path, content: bytes) -> Content:
+class GeoJson(NamedTuple):
+    content: Content
+    has_crs: bool  # whether it names a coordinate system, which is not in its standard any more
+
+
+def check_geojson(path: Path, content: bytes) -> GeoJson:
     """Refuse JSON other than GeoJSON features: some kinds make GDAL run commands or read other files."""
 
     def refuse_constant(text: str) -> NoReturn:  # NaN and Infinity
@@ -127,16 +135,23 @@ def check_geojson(path: Path, content: bytes) -> Content:
                 f"feature {number} of {path} lacks its type, geometry or properties: GeoJSON with complete "
                 "features is expected, get it again"
             )
-    return Content(len(features), sum(feature["geometry"] is not None for feature in features))
+    counts = Content(len(features), sum(feature["geometry"] is not None for feature in features))
+    return GeoJson(counts, document.get("crs") is not None)
 
 
 def check_shapefile(path: Path) -> Content:
+    """Check the three files of a shapefile; see :func:`check_shapefile_parts`."""
+    return check_shapefile_parts(*(_bytes(file) for file in (path, _beside(path, ".shx"), _beside(path, ".dbf"))))
+
+
+def check_shapefile_parts(shp: FileBytes, shx: FileBytes, dbf: FileBytes) -> Content:
     """Compare the three files of a shapefile with their headers and with each other.
 
     .shx lists the position and length of each record of .shp; a record of lines or polygons begins with its box. GDAL
     skips the rows of .dbf that are marked as deleted.
     """
-    shp, shx, dbf = (_bytes(file) for file in (path, _beside(path, ".shx"), _beside(path, ".dbf")))
+    if min(shp.size, shx.size, dbf.size) < _LEAST_BYTES:
+        raise ValueError("too short")
     for file in (shp, shx):
         if 2 * _number(file, 24, ">i4") > file.size:
             raise ValueError("shorter than its header says")
@@ -185,8 +200,8 @@ def flatgeobuf_boxes(path: Path, features: int) -> Boxes | None:
     return leaves["box"] if is_index else None
 
 
-def _bytes(path: Path) -> npt.NDArray[np.uint8]:
-    if path.stat().st_size < 33:
+def _bytes(path: Path) -> FileBytes:
+    if path.stat().st_size < _LEAST_BYTES:
         raise ValueError("too short")
     return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
 
@@ -201,11 +216,11 @@ def _beside(path: Path, suffix: str) -> Path:
     )
 
 
-def _numbers(file: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], kind: str, count: int = 1) -> Any:
+def _numbers(file: FileBytes, places: npt.NDArray[np.int64], kind: str, count: int = 1) -> Any:
     """(n * count,) ``count`` numbers of dtype ``kind`` at each of n positions in bytes."""
     size = count * np.dtype(kind).itemsize
     return np.frombuffer(file[places[:, None] + np.arange(size)].tobytes(), dtype=kind)
 
 
-def _number(file: npt.NDArray[np.uint8], place: int, kind: str) -> int:
+def _number(file: FileBytes, place: int, kind: str) -> int:
     return int(_numbers(file, np.array([place]), kind)[0])

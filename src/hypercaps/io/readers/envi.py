@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hypercaps.data.labels import Rgb
+from hypercaps.data.colors import Rgb
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Floats, StoredRaster, nm_per_unit
 from hypercaps.io.readers.envi_map import georeference

@@ -19,7 +19,7 @@ from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window as RasterWindow
 
-from hypercaps.data.labels import Rgb
+from hypercaps.data.colors import Rgb
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags

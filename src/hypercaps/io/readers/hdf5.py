@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ import h5py
 import numpy as np
 
 from hypercaps.errors import SceneError
-from hypercaps.io.readers.hdf5_chunks import check_found, check_written, fill_is_nodata
+from hypercaps.io.readers.hdf5_chunks import check_found, check_inflated, check_written, fill_is_nodata, warn_of_rest
 from hypercaps.io.readers.variables import Attribute, Attributes, Part, Slices, Variable
 
 _MAX_ATTRIBUTE_BYTES = 1 << 20
+_MAX_DEPTH = 16  # groups within groups
 _SECONDS = 10  # of processor time for the trial: a sound file takes a fraction of one
 _BYTES_PER_SECOND = 1 << 27  # one more second for so many bytes: large files have more chunks to check
 _TIMEOUT = 300  # seconds of wall-clock time: the disk may be slow
@@ -49,6 +50,7 @@ class Hdf5:
 @dataclass(frozen=True, eq=False)
 class _Hdf5Variable(Variable):
     file_bytes: int
+    inflated: set[tuple[int, ...]] = field(default_factory=set)  # positions of chunks that were checked
 
     def check(self) -> None:
         self.check_size(self.file_bytes)
@@ -58,6 +60,8 @@ class _Hdf5Variable(Variable):
     def take(self, window: Slices) -> Part:
         with h5py.File(self.path, "r") as file:
             dataset = file[self.key]
+            if dataset.chunks is not None:
+                check_inflated(self.path, dataset, window, self.inflated)
             stored = np.asarray(dataset[window])
             if dataset.chunks is not None and not fill_is_nodata(dataset, self.attrs):
                 check_found(dataset, window, stored)
@@ -83,6 +87,7 @@ def top_level(path: Path) -> dict[str, Variable]:
     _check_survivable(path)
     variables = {}
     with h5py.File(path, "r") as file:
+        warn_of_rest(path)
         for key in file:
             if not isinstance(file.get(key, getlink=True), h5py.HardLink):
                 raise _refers_elsewhere(path, key)
@@ -97,8 +102,8 @@ def survey(path: Path) -> Hdf5:
     """List all datasets of a file; refused if anything in it leads to another file."""
     _check_survivable(path)
     with h5py.File(path, "r") as file:
-        links: dict[str, object] = {}
-        file.visititems_links(links.__setitem__)
+        warn_of_rest(path)
+        links = _links(path, file)
         for name, link in links.items():
             # Soft links are resolved inside the file: any external link they could lead to is refused here too.
             if not isinstance(link, (h5py.HardLink, h5py.SoftLink)):
@@ -114,6 +119,26 @@ def survey(path: Path) -> Hdf5:
         return Hdf5(path, variables, _attributes(path, file, set(file.attrs)))
 
 
+def _links(path: Path, file: h5py.File) -> dict[str, object]:
+    """All links of a file by their names, those of a group that has several names once."""
+    links: dict[str, object] = {}
+    seen = set()
+
+    def visit(group: h5py.Group, prefix: str, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            raise SceneError(f"{path} has groups within groups more than {_MAX_DEPTH} deep: fewer are expected")
+        seen.add(_address(group))
+        for name in group:
+            links[prefix + name] = link = group.get(name, getlink=True)
+            if isinstance(link, h5py.HardLink) and group.get(name, getclass=True) is h5py.Group:
+                inner = group[name]
+                if _address(inner) not in seen:
+                    visit(inner, f"{prefix}{name}/", depth + 1)
+
+    visit(file, "", 0)
+    return links
+
+
 def _refers_elsewhere(path: Path, key: str) -> SceneError:
     return SceneError(f"{path} refers elsewhere by its entry {key!r}: only data inside the file is read")
 
@@ -121,6 +146,9 @@ def _refers_elsewhere(path: Path, key: str) -> SceneError:
 def _variable(path: Path, key: str, dataset: h5py.Dataset, attrs: Attributes, scales: Mapping[int, str]) -> Variable:
     if dataset.external or dataset.is_virtual:
         raise SceneError(f"{path} keeps {key!r} in another file: only data inside the file is read")
+    stored = dataset.id.get_type()
+    if dataset.dtype.kind == "f" and not stored.equal(h5py.h5t.py_create(dataset.dtype)):
+        raise SceneError(f"{path} has numbers of an unusual type in {key!r}: it is damaged, get it again")
     shape = tuple(int(length) for length in dataset.shape or ())
     # h5py's own dims are not used: they crash on some damaged files.
     dims, lists = ("",) * len(shape), attrs.get("DIMENSION_LIST")

@@ -1,4 +1,7 @@
-"""Check that all of an HDF5 dataset is stored: HDF5 returns zeros, or other bytes of the file, for what is missing."""
+"""Check that all of an HDF5 dataset is stored: HDF5 returns zeros, or other bytes of the file, for what is missing.
+
+Chunks are also checked for how much they decompress to, and the file for bytes that were inserted into it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.errors import SceneError
+from hypercaps.errors import SceneError, warn_data
+from hypercaps.io.limits import SMALL
+from hypercaps.io.readers.inflate import DEFLATE_RATIO, inflated_length
 from hypercaps.io.readers.variables import Attributes, Slices, chunks_in
 
+_OVERHEAD = 1 << 16  # bytes that compression may add to a small chunk
+_DEFLATE = h5py.h5z.FILTER_DEFLATE
 _KEEP_SIZE = (h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
 
 
@@ -63,7 +70,10 @@ def _filters(path: Path, dataset: h5py.Dataset) -> list[int]:
                 f"{path} compresses {dataset.name!r} with filter {number} ({name.decode(errors='replace')}), which is "
                 "not installed: write it again with gzip, or install the filter for HDF5"
             )
-    return [number for number, _, _, _ in filters]
+    numbers = [number for number, _, _, _ in filters]
+    if _DEFLATE in numbers and set(numbers[numbers.index(_DEFLATE) + 1 :]) - {h5py.h5z.FILTER_FLETCHER32}:
+        raise SceneError(f"{path} compresses {dataset.name!r} several times: write it again with gzip")
+    return numbers
 
 
 def _check_chunk(path: Path, dataset: h5py.Dataset, filters: list[int], chunk: Any) -> None:
@@ -72,8 +82,32 @@ def _check_chunk(path: Path, dataset: h5py.Dataset, filters: list[int], chunk: A
     sums = used.count(h5py.h5z.FILTER_FLETCHER32)
     plain = math.prod(dataset.chunks) * dataset.dtype.itemsize + 4 * sums
     unchecked = sums < filters.count(h5py.h5z.FILTER_FLETCHER32)
-    if chunk.size < 1 or unchecked or (all(number in _KEEP_SIZE for number in used) and chunk.size != plain):
+    if (
+        not 1 <= chunk.size <= 2 * plain + _OVERHEAD
+        or unchecked
+        or (all(number in _KEEP_SIZE for number in used) and chunk.size != plain)
+    ):
         raise SceneError(f"{path} has a chunk of {dataset.name!r} of an impossible size: get the file again")
+
+
+def check_inflated(path: Path, dataset: h5py.Dataset, window: Slices, checked: set[tuple[int, ...]]) -> None:
+    """Refuse deflated chunks of a window that inflate to more than a chunk: HDF5 allocates all of it.
+
+    checked : positions of chunks that need no check any more
+    """
+    filters = _filters(path, dataset)
+    plain = math.prod(dataset.chunks) * dataset.dtype.itemsize
+    if _DEFLATE not in filters or (2 * plain + _OVERHEAD) * DEFLATE_RATIO <= SMALL:
+        return
+    for position, _ in chunks_in(window, dataset.chunks):
+        if position not in checked:
+            start = tuple(i * step for i, step in zip(position, dataset.chunks, strict=True))
+            chunk = dataset.id.get_chunk_info_by_coord(start)
+            if chunk.byte_offset is not None and chunk.size * DEFLATE_RATIO > SMALL:
+                mask, raw = dataset.id.read_direct_chunk(start)
+                if not mask >> filters.index(_DEFLATE) & 1 and inflated_length(raw, plain) is None:
+                    raise SceneError(f"{path} has a damaged chunk of {dataset.name!r}: get the file again")
+            checked.add(position)
 
 
 def fill_is_nodata(dataset: h5py.Dataset, attrs: Attributes) -> bool:
@@ -96,3 +130,18 @@ def check_found(dataset: h5py.Dataset, window: Slices, stored: npt.NDArray[Any])
     for position, covered in chunks_in(window, dataset.chunks):
         if filled[covered].all():
             dataset.id.read_direct_chunk(tuple(i * step for i, step in zip(position, dataset.chunks, strict=True)))
+
+
+_MARK = b"\x89HDF\r\n\x1a\n"
+
+
+def warn_of_rest(path: Path) -> None:
+    """Warn of bytes after the end that the superblock gives: inserted ones shift all that follows unnoticed."""
+    with path.open("rb") as file:
+        head = file.read(1024)
+    block = head[max(0, head.find(_MARK)) :]  # MATLAB puts 512 bytes in front
+    version = block[8]
+    width, place = (block[13], 24 + 4 * version) if version < 2 else (block[9], 12)
+    end = int.from_bytes(block[place + 2 * width : place + 3 * width], "little")
+    if (rest := path.stat().st_size - end) > 0:
+        warn_data(f"{path.name} has {rest:,} bytes more than it describes: it may be damaged")

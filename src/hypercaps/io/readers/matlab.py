@@ -1,61 +1,36 @@
-"""MATLAB files: up to v7 with scipy, v7.3 with the guarded HDF5 reader."""
+"""MATLAB files: v4 with scipy, v5 to v7 with ``matlab5``, v7.3 with the guarded HDF5 reader."""
 
 from __future__ import annotations
 
-import struct
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.io
 
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.hdf5 import top_level
+from hypercaps.io.readers.matlab5 import list_arrays
 from hypercaps.io.readers.variables import Variable
 
 
 def matlab_arrays(path: Path) -> list[StoredArray]:
     """The numeric arrays of a .mat file up to v7."""
-    _check_types(path)
-    numeric = {"double", "single", "logical"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-    listed = [(key, shape) for key, shape, kind in scipy.io.whosmat(path) if kind in numeric]
-    return [StoredArray(key, tuple(shape), partial(_load, path, key)) for key, shape in listed]
-
-
-def _load(path: Path, key: str) -> Any:
-    return scipy.io.loadmat(path, variable_names=[key])[key]
-
-
-# Data types of a v5 file that hold numbers; matrices; compressed matrices.
-_NUMBERS, _MATRIX, _COMPRESSED = frozenset((1, 2, 3, 4, 5, 6, 7, 9, 12, 13)), 14, 15
-
-
-def _check_types(path: Path) -> None:
-    """Refuse a v5 file with an undefined data type, which crashes scipy and the process."""
     with path.open("rb") as file:
-        head = file.read(128)
-        if 0 in head[:4]:  # v4 has other types
-            return
-        order = "<" if head[126:] == b"IM" else ">"
-        while len(tag := file.read(8)) == 8:
-            kind, size = struct.unpack(f"{order}2I", tag)
-            after = file.tell() + size
-            start = file.read(min(size, 4096))  # flags, dimensions and name are much shorter
-            if kind == _COMPRESSED:
-                start = zlib.decompressobj().decompress(start, 4096)[8:]
-            # Cells, structures and objects have another layout and are not read.
-            matrix = kind in (_MATRIX, _COMPRESSED) and start
-            numeric = matrix and 6 <= struct.unpack_from(f"{order}I", start, 8)[0] & 0xFF <= 15
-            place = 0
-            for _ in range(3 if numeric else 0):  # flags, dimensions, name; values of up to 4 bytes are in the tag
-                word, length = struct.unpack_from(f"{order}2I", start, place)
-                place += 8 if word >> 16 else 8 + length + -length % 8
-            if numeric and struct.unpack_from(f"{order}I", start, place)[0] & 0xFFFF not in _NUMBERS:
-                raise ValueError("unknown data type")
-            file.seek(after)
+        is_oldest = 0 in file.read(4)
+    if is_oldest:
+        import scipy.io
+
+        listed = [(key, shape) for key, shape, kind in scipy.io.whosmat(path) if kind == "double"]
+        return [StoredArray(key, tuple(shape), partial(_load_v4, path, key)) for key, shape in listed]
+    return [StoredArray(array.name, array.shape, array.load) for array in list_arrays(path)]
+
+
+def _load_v4(path: Path, key: str) -> Any:
+    import scipy.io
+
+    return scipy.io.loadmat(path, variable_names=[key])[key]  # v4 is never compressed
 
 
 class _Dataset:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import scipy.io
-
 from hypercaps.errors import SceneError
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.cf import cube_arrays
@@ -36,6 +34,8 @@ def classic_arrays(path: Path) -> list[StoredArray]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    import scipy.io
+
     with scipy.io.netcdf_file(path, "r", mmap=True, maskandscale=False) as file:
         yield file.variables
         file.variables.clear()  # they refer to the memory map, which can then be closed

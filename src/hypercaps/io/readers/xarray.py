@@ -27,7 +27,13 @@ class _XarrayVariable(Variable):
         return Part(stored.astype(self.dtype, copy=False), None)
 
 
-def scene_from_xarray(data: Any, name: str | None, wavelengths: npt.ArrayLike | None) -> Scene:
+def scene_from_xarray(
+    data: Any,
+    name: str | None,
+    wavelengths: npt.ArrayLike | None,
+    nodata: float | None = None,
+    good_bands: npt.ArrayLike | None = None,
+) -> Scene:
     """See :meth:`Scene.from_xarray`."""
     is_dataset = hasattr(data, "data_vars")
     if not is_dataset and not (hasattr(data, "coords") and hasattr(data, "variable")):
@@ -51,7 +57,29 @@ def scene_from_xarray(data: Any, name: str | None, wavelengths: npt.ArrayLike | 
     raster = cube_raster(cube, variables)
     if wavelengths is not None:
         raster = with_given(raster, wavelengths)
+    if nodata is not None:
+        raster = replace(raster, nodata=(nodata,) * raster.shape[2])
+    if good_bands is not None:
+        raster = replace(raster, good=_flags(good_bands, raster.shape[2], label))
     return replace(scene_from(raster), name=label)
+
+
+def _flags(good_bands: npt.ArrayLike, bands: int, label: str) -> npt.NDArray[np.bool_]:
+    flags = np.asarray(good_bands, dtype=bool).ravel()
+    if flags.size != bands:
+        raise SceneError(f"scene {label!r} has {bands} bands but {flags.size} good-band flags: give one for each band")
+    return flags
+
+
+def map_by_names(data: Any) -> npt.NDArray[Any]:
+    """The values of a DataArray with its dimensions in the order (rows, columns); as they are if that is unclear."""
+    source = Path("xarray")  # for messages; nothing is opened
+    variables = {str(key): _variable(source, str(key), item.variable) for key, item in data.coords.items()}
+    axes = axes_of(_variable(source, "array", data.variable), variables)
+    if axes is None or (axes.band is not None and data.shape[axes.band] > 1):
+        return np.asarray(data)
+    keep = [data.dims[axes.row], data.dims[axes.col]]
+    return np.asarray(data.transpose(*keep, ...)).reshape([data.sizes[dim] for dim in keep])
 
 
 def _only_cube(variables: Mapping[str, Variable], dataset: Any) -> Variable:

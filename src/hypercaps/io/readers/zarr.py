@@ -10,7 +10,8 @@ import math
 import os
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.readers.cf import cube_arrays
 from hypercaps.io.readers.variables import Attribute, Part, Slices, Variable, attribute, chunks_in
+from hypercaps.io.readers.zarr_chunks import ChunkLayout, chunk_layout
 from hypercaps.io.readers.zarr_nodes import (
     METADATA_FILES,
     Json,
@@ -38,11 +40,13 @@ class _ZarrVariable(Variable):
     node: Node
     file_chunks: tuple[int, ...]  # one file each: chunks, or shards that hold several
     file_bytes: int  # of the whole store
+    checked: set[tuple[int, ...]] = field(default_factory=set)  # positions of files
 
     def check(self) -> None:
         check_codecs(self.path, self.key, self.node.metadata)
         self.check_size(self.file_bytes)
         _check_chunk_lengths(self.path, self.key, self.chunks or (), self.shape)
+        _ = self._layout  # refused at once, and not when a window is read
         if len(self.shape) > 1:  # coordinates aside
             self._warn_of_missing_chunks()
 
@@ -71,18 +75,24 @@ class _ZarrVariable(Variable):
                 "missing; pixels in them count as nodata"
             )
 
+    @cached_property
+    def _layout(self) -> ChunkLayout:
+        return chunk_layout(
+            self.path, self.key, self.node.metadata, (self.chunks or (), self.file_chunks), self.dtype.itemsize
+        )
+
     def _written(self, window: Slices, name_of: Callable[[tuple[int, ...]], str]) -> npt.NDArray[np.bool_] | None:
         """Where a window's chunks have a file; None: everywhere. Zarr returns its fill value elsewhere."""
         written = np.ones([one.stop - one.start for one in window], dtype=bool)
-        expected = math.prod(self.file_chunks) * self.dtype.itemsize
         with root_of(self.path) as root:
             for position, covered in chunks_in(window, self.file_chunks):
                 name = name_of(position)
-                size = _file_size(root, f"{self.key}/{name}" if self.key else name)
-                if size is None:
+                at = root / (f"{self.key}/{name}" if self.key else name)
+                if not at.is_file():
                     written[covered] = False
-                elif size > 2 * expected + (1 << 16):
-                    raise SceneError(f"{self.path} has a chunk of {size:,} bytes for {expected:,}: get it again")
+                elif position not in self.checked:
+                    self._layout.check(self.path, at)
+                    self.checked.add(position)
         return None if written.all() else written
 
 
@@ -99,13 +109,6 @@ def _file_names(root: Place, key: str) -> Iterator[str]:
         return (name for _, _, files in os.walk(root / key) for name in files)
     names = (name for name in root.root.namelist() if not name.endswith("/"))
     return (name.rpartition("/")[2] for name in names if name.startswith(f"{key}/" if key else ""))
-
-
-def _file_size(root: Place, key: str) -> int | None:
-    try:
-        return (root / key).stat().st_size if isinstance(root, Path) else root.root.getinfo(key).file_size
-    except (FileNotFoundError, NotADirectoryError, KeyError):
-        return None
 
 
 def _variable(path: Path, node: Node, size: int) -> Variable:

@@ -136,12 +136,16 @@ def check_codecs(path: Path, key: str, metadata: Json, depth: int = 0) -> None:
     for where in _CODEC_KEYS:
         value = metadata.get(where)
         for codec in value if isinstance(value, list) else [] if value is None else [value]:
-            name = codec.get("name", codec.get("id")) if isinstance(codec, dict) else codec
-            plain = name.removeprefix("numcodecs.") if isinstance(name, str) else None
-            if plain not in _CODECS or depth > 2:
+            name = codec_name(codec)
+            if name not in _CODECS or depth > 2:
                 raise SceneError(
                     f"{path} packs {key!r} with {name!s:.40}, which is not read: write it again with zstd or gzip"
                 )
             inner = codec.get("configuration") if isinstance(codec, dict) else None
             if isinstance(inner, dict):
                 check_codecs(path, key, inner, depth + 1)
+
+
+def codec_name(codec: object) -> str | None:
+    name = codec.get("name", codec.get("id")) if isinstance(codec, dict) else codec
+    return name.removeprefix("numcodecs.") if isinstance(name, str) else None

@@ -1,8 +1,8 @@
 """Partial maps: one file that finished windows are written to, and from which a stopped map is resumed.
 
-The file has a header that identifies the map, one byte per tile of the scene that says whether it is finished, and the
-raw values of the layers. A window is marked as finished after its values are on disk, so the program may be killed at
-any moment.
+The file has a header that identifies the map, a record of each finished window (``window_log``), and the raw values of
+the layers. A window's record is written after its values are on disk, so the program may be killed at any moment. When
+a map is resumed, the values are compared with the checksums in the records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +20,14 @@ import numpy.typing as npt
 
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window
-from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import check_space, translate_write_errors
+from hypercaps.errors import OutputError, warn_data
+from hypercaps.io.writers.atomic import check_space, open_for_update, translate_write_errors
+from hypercaps.io.writers.lock import try_lock
+from hypercaps.io.writers.window_log import FinishedWindow, WindowLog
 
-try:
-    import fcntl
-except ImportError:  # Windows: two programs that write the same map are not detected
-    fcntl = None  # type: ignore[assignment]
-
-_MARK = b"hypercaps partial map 1\n"
-_HEADER = 4096  # bytes reserved for the mark and the digest of what is mapped
+_MARK = b"hypercaps partial map 2\n"
+_HEADER = 4096  # bytes reserved for the mark and the digests of what is mapped
+_DIGEST = 16  # characters of a digest
 _SPACE = 3  # disk space needed, in sizes of the partial map: itself, one raster uncompressed, all of them compressed
 
 
@@ -51,14 +50,15 @@ def partial_path(path: Path) -> Path:
 
 def check_partial(path: Path, *, resume: bool) -> None:
     """Refuse to overwrite a resumable map."""
-    if path.exists() and not resume:
+    if path.is_file() and not resume:
         raise OutputError(f"{path} holds an unfinished map: continue it with --resume, or delete it")
 
 
 class PartialMap:
     """``with PartialMap(path, about, shape, layers) as partial:`` the file stays until :meth:`remove` is called.
 
-    ``about`` is everything that the values depend on, as JSON takes it: a file begun for anything else is refused.
+    ``about`` is everything that the values depend on, as JSON takes it, by the names that messages use: a file begun
+    for anything else is refused.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class PartialMap:
         self.path, self.shape, self.resume = path, shape, resume
         rows, cols = shape
         stored = [[layer.name, layer.dtype.str, layer.bands] for layer in layers]
-        identity = json.dumps({**about, "shape": shape, "layers": stored}, sort_keys=True)
-        self._header = (_MARK + hashlib.sha256(identity.encode()).hexdigest().encode()).ljust(_HEADER, b"\0")
-        self._done = np.zeros((-(-rows // TILE), -(-cols // TILE)), dtype=np.uint8)
+        self._identity = {name: _digest(value) for name, value in {**about, "size": shape, "rasters": stored}.items()}
+        self._done = np.zeros((-(-rows // TILE), -(-cols // TILE)), dtype=bool)
+        self._log = WindowLog(self._done.size)
         self.layers = {layer.name: layer for layer in layers}
         self._starts: dict[str, int] = {}  # byte at which each layer begins
-        self.size = _HEADER + self._done.size
+        self.size = _HEADER + self._log.size
         for layer in layers:
             self._starts[layer.name] = self.size
             self.size += layer.bands * rows * cols * layer.dtype.itemsize
@@ -86,8 +86,7 @@ class PartialMap:
 
     def __enter__(self) -> PartialMap:
         check_partial(self.path, resume=self.resume)
-        with translate_write_errors(self.path):
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._file = open_for_update(self.path)
         try:
             self._lock()
             if os.fstat(self._file).st_size == 0:
@@ -112,11 +111,8 @@ class PartialMap:
         self.path.unlink(missing_ok=True)
 
     def _lock(self) -> None:
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise OutputError(f"{self.path} is being written by another hypercaps: wait for it") from None
+        if not try_lock(self._file):
+            raise OutputError(f"{self.path} is being written by another hypercaps: wait for it")
 
     def _begin(self) -> None:
         try:
@@ -127,7 +123,8 @@ class PartialMap:
                     os.posix_fallocate(self._file, 0, self.size)
                 else:
                     os.ftruncate(self._file, self.size)
-                os.pwrite(self._file, self._header, 0)
+                header = _MARK + json.dumps(self._identity).encode()
+                os.pwrite(self._file, header.ljust(_HEADER, b"\0"), 0)
         except BaseException:
             self.remove()
             raise
@@ -137,11 +134,31 @@ class PartialMap:
         if not any(head):  # killed before the header was written
             self._begin()
             return
-        if head != self._header or os.fstat(self._file).st_size != self.size:
-            raise OutputError(
-                f"{self.path} was begun with another model, scene or option: give the same ones as then, or delete it"
-            )
-        self._done.ravel()[:] = np.frombuffer(os.pread(self._file, self._done.size, _HEADER), np.uint8)
+        begun = _read_header(head)
+        if begun is None:
+            raise OutputError(f"{self.path} is not an unfinished map of this hypercaps: move or delete it")
+        if changed := [name for name, digest in self._identity.items() if begun.get(name) != digest]:
+            raise OutputError(f"{self.path} was begun with another {changed[0]}: give the same as then, or delete it")
+        if os.fstat(self._file).st_size != self.size:
+            raise OutputError(f"{self.path} is damaged: delete it, and map from the start")
+        self._load_finished()
+
+    def _load_finished(self) -> None:
+        """Read which windows are finished, and forget those that are not as they were written."""
+        damaged = self._log.load(os.pread(self._file, self._log.size, _HEADER), self.shape)
+        for window in self._log.finished:
+            if self._checksum(window.at) == window.values:
+                self._done[self._tiles(window.at)] = True
+            else:
+                self._log.discard(window)
+                damaged += 1
+        if damaged:
+            again = "is" if damaged == 1 else "are"
+            warn_data(f"{self.path} is damaged: {damaged} of its finished windows {again} mapped again")
+
+    @property
+    def finished(self) -> list[FinishedWindow]:
+        return self._log.finished
 
     def _tiles(self, at: Window) -> tuple[slice, slice]:
         return slice(at.r0 // TILE, -(-at.r1 // TILE)), slice(at.c0 // TILE, -(-at.c1 // TILE))
@@ -154,29 +171,42 @@ class PartialMap:
         shape = at.r1 - at.r0, at.c1 - at.c0
         self.write(at, {name: layer.blank_array((*shape, layer.bands)) for name, layer in self.layers.items()})
 
-    def write(self, at: Window, values: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write the values of a window by layer, (h, w) or (h, w, bands), and mark the window as finished."""
-        with translate_write_errors(self.path):
-            for name, array in values.items():
-                dtype = self.layers[name].dtype
-                stored = np.ascontiguousarray(np.moveaxis(np.atleast_3d(array), 2, 0), dtype=dtype)  # (bands, h, w)
-                for band, plane in enumerate(stored):
-                    self._write_plane(name, band, at, plane)
-            os.fsync(self._file)
-            rows, cols = self._tiles(at)
-            self._done[rows, cols] = 1
-            across = self._done.shape[1]
-            first, last = rows.start * across, rows.stop * across
-            os.pwrite(self._file, self._done.ravel()[first:last].tobytes(), _HEADER + first)
+    def write(self, at: Window, values: Mapping[str, npt.NDArray[Any]], source: int = 0) -> None:
+        """Write the values of a window by layer, (h, w) or (h, w, bands), and mark the window as finished.
 
-    def _write_plane(self, name: str, band: int, at: Window, plane: npt.NDArray[Any]) -> None:
-        cols, item = self.shape[1], plane.itemsize
-        start = self._starts[name] + band * self.shape[0] * cols * item
-        if plane.shape[1] == cols:  # whole rows are contiguous in the file
-            os.pwrite(self._file, plane.tobytes(), start + at.r0 * cols * item)
-            return
-        for row, line in enumerate(plane, at.r0):
-            os.pwrite(self._file, line.tobytes(), start + (row * cols + at.c0) * item)
+        ``source`` is the checksum of what the window was made from; 0: unknown.
+        """
+        checksum = 0
+        with translate_write_errors(self.path):
+            for name, layer in self.layers.items():
+                planes = np.moveaxis(np.atleast_3d(values[name]), 2, 0)  # (bands, h, w)
+                content = memoryview(np.ascontiguousarray(planes, dtype=layer.dtype).tobytes())
+                checksum = zlib.crc32(content, checksum)
+                for start, size in self._runs(layer, at):
+                    os.pwrite(self._file, content[:size], start)
+                    content = content[size:]
+            os.fsync(self._file)
+            self._done[self._tiles(at)] = True
+            window = FinishedWindow(at, source, checksum)
+            os.pwrite(self._file, window.to_bytes(), _HEADER + self._log.add(window))
+
+    def _checksum(self, at: Window) -> int:
+        """CRC-32 of the values of a window in the file."""
+        checksum = 0
+        for layer in self.layers.values():
+            for start, size in self._runs(layer, at):
+                checksum = zlib.crc32(os.pread(self._file, size, start), checksum)
+        return checksum
+
+    def _runs(self, layer: PartialLayer, at: Window) -> Iterator[tuple[int, int]]:
+        """Where a layer of a window lies in the file: start and size of stretches of bytes, band by band."""
+        (rows, cols), item = self.shape, layer.dtype.itemsize
+        # Whole rows are contiguous in the file.
+        step = at.r1 - at.r0 if at.c1 - at.c0 == cols else 1
+        for band in range(layer.bands):
+            for row in range(at.r0, at.r1, step):
+                start = self._starts[layer.name] + ((band * rows + row) * cols + at.c0) * item
+                yield start, step * (at.c1 - at.c0) * item
 
     def read(self, name: str, r0: int, r1: int, band: int = 0) -> npt.NDArray[Any]:
         """Rows r0 to r1 of one band of a layer, (r1 - r0, columns)."""
@@ -185,3 +215,18 @@ class PartialMap:
         start = self._starts[name] + (band * rows + r0) * cols * dtype.itemsize
         content = os.pread(self._file, (r1 - r0) * cols * dtype.itemsize, start)
         return np.frombuffer(content, dtype).reshape(r1 - r0, cols)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGEST]
+
+
+def _read_header(head: bytes) -> dict[str, str] | None:
+    """The digests of what a map depends on, by name; None: the file is of another kind."""
+    if not head.startswith(_MARK):
+        return None
+    try:
+        begun = json.loads(head[len(_MARK) :].rstrip(b"\0"))
+    except ValueError:
+        return None
+    return begun if isinstance(begun, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import DoubtfulLabel, Suggestion
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import translate_write_errors, write_all_or_nothing, write_csv
+from hypercaps.io.writers.atomic import write_bytes, write_csv
 
 _DRIVERS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
 SUFFIXES = frozenset({*_DRIVERS, ".csv"})
@@ -91,37 +92,27 @@ def _write(path: Path, columns: Columns, scene: Scene, layer: str) -> None:
 def _write_layer(path: Path, columns: Columns, crs: str, xy: tuple[Floats, Floats], layer: str) -> None:
     import pyogrio
     import shapely
-    from pyogrio.errors import DataSourceError
 
     driver = _DRIVERS[path.suffix.lower()]
     x, y = xy
     if driver == "GeoJSON":
-        x, y = _to_wgs84(path, crs, x, y)
+        x, y = to_wgs84(path, crs, x, y)
         crs = _WGS84
     fields = [np.asarray(values, dtype=_dtype(name)) for name, values in columns.items()]
-    with write_all_or_nothing([path]) as temporary, translate_write_errors(path):
-        # GDAL recognises a format by the suffix.
-        beside = temporary[path].with_suffix(path.suffix.lower())
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # e.g. of a coordinate system without an authority code
-                pyogrio.raw.write(
-                    beside,
-                    shapely.to_wkb(shapely.points(x, y)),
-                    fields,
-                    list(columns),
-                    layer=layer,
-                    geometry_type="Point",
-                    crs=crs,
-                    driver=driver,
-                )
-            if pyogrio.read_info(beside, force_feature_count=True)["features"] != len(x):
-                raise OutputError(f"{path} can't be written: it does not hold what was written; is the disk full?")
-            beside.replace(temporary[path])
-        except DataSourceError as error:
-            raise OutputError(f"{path} can't be written: {error}; choose another place") from error
-        finally:
-            beside.unlink(missing_ok=True)
+    content = io.BytesIO()  # in memory: GDAL has many errors for a full disk, and some of them are lost
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # e.g. of a coordinate system without an authority code
+        pyogrio.raw.write(
+            content,
+            shapely.to_wkb(shapely.points(x, y)),
+            fields,
+            list(columns),
+            layer=layer,
+            geometry_type="Point",
+            crs=crs,
+            driver=driver,
+        )
+    write_bytes(path, content.getvalue())
 
 
 def _dtype(field: str) -> np.dtype[Any]:
@@ -176,7 +167,8 @@ def _exact_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats
     return places, found
 
 
-def _to_wgs84(path: Path, crs: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def to_wgs84(path: Path, crs: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Longitude and latitude of coordinates, as GeoJSON has them; ``path`` is for messages."""
     from rasterio.crs import CRS
     from rasterio.warp import transform
 

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import check_space, is_any_of, translate_write_errors
+from hypercaps.io.writers.atomic import check_space, is_any_of, refuse_special, translate_write_errors
+from hypercaps.io.writers.lock import lock_file
+
+CHECKPOINT = "checkpoint.safetensors"  # of a training that is not finished
+_STAGING = ".partial-"
 
 
 class RunFolder:
     """``with RunFolder(out, names) as staging:`` write files into ``staging``; they appear in ``out`` at the end.
 
     ``names`` are the files that a run can consist of: those already in ``out`` are an older run. After an error or an
-    interruption nothing appears, and folders that were created are removed.
+    interruption nothing appears, and folders that were created are removed. Another process that wants to write to the
+    same folder is refused. A training may keep a checkpoint in ``out`` meanwhile (:data:`CHECKPOINT`), which is removed
+    when the files appear; ``resume`` continues one.
     """
 
-    def __init__(self, out: Path, names: Iterable[str], *, force: bool = False, needs_bytes: int = 0) -> None:
-        self.out, self.names, self.force, self.needs_bytes = out, tuple(names), force, needs_bytes
+    def __init__(
+        self, out: Path, names: Iterable[str], *, force: bool = False, resume: bool = False, needs_bytes: int = 0
+    ) -> None:
+        self.out, self.names, self.force, self.resume = out, tuple(names), force, resume
+        self.needs_bytes = needs_bytes
         self._made: list[Path] = []  # folders that this object created, outermost first
         self._staging: Path | None = None
+        self._lock = ExitStack()
 
     def check(self, inputs: Iterable[Path] = ()) -> None:
         """Refuse, before a long training, a folder that can't be written or a run that would replace an input."""
@@ -30,19 +43,30 @@ class RunFolder:
             if self.out.exists() and not self.out.is_dir():
                 raise OutputError(f"{self.out} is a file: give a folder that is new or empty")
             self._refuse_to_replace()
+            if (self.out / CHECKPOINT).exists() and not (self.resume or self.force):
+                raise OutputError(
+                    f"{self.out} holds a training that is not finished: continue it with 'hypercaps train --resume "
+                    f"{self.out}', replace it with --force, or choose another folder"
+                )
             check_space(self.out, self.needs_bytes)
             for path in self._older_run():
                 if is_any_of(path, inputs):
                     raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
+                refuse_special(path)
 
     def __enter__(self) -> Path:
         self.check()
         try:
             with translate_write_errors(self.out):
                 for folder in reversed([place for place in (self.out, *self.out.parents) if not place.exists()]):
+                    self._made.append(folder)  # before: an interruption may follow at once
                     folder.mkdir(exist_ok=True)
-                    self._made.append(folder)
-                self._staging = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.out))
+                if not self._lock.enter_context(lock_file(self.out / ".lock")):
+                    raise OutputError(f"{self.out} is being written by another hypercaps: wait for it")
+                for left in self.out.glob(f"{_STAGING}*"):  # by processes that were killed
+                    shutil.rmtree(left, ignore_errors=True)
+                self._staging = self.out / f"{_STAGING}{secrets.token_hex(4)}"
+                self._staging.mkdir(mode=0o700)
         except BaseException:
             self._clean()
             raise
@@ -64,7 +88,8 @@ class RunFolder:
             older = Path(tempfile.mkdtemp(prefix=".older-", dir=staging))  # deleted with the staging folder
             moved: list[Path] = []
             try:
-                for path in self._older_run():
+                checkpoint = [self.out / CHECKPOINT] if (self.out / CHECKPOINT).exists() else []
+                for path in (*self._older_run(), *checkpoint):
                     path.replace(older / path.name)
                 for path in files:
                     moved.append(self.out / path.name)
@@ -84,13 +109,12 @@ class RunFolder:
             )
 
     def _older_run(self) -> list[Path]:
-        return [self.out / name for name in self.names if (self.out / name).exists()]
+        return [self.out / name for name in self.names if os.path.lexists(self.out / name)]
 
     def _clean(self) -> None:
         if self._staging is not None:
             shutil.rmtree(self._staging, ignore_errors=True)
+        self._lock.close()
         for folder in reversed(self._made):
-            try:
+            with suppress(OSError):  # another program has put files there
                 folder.rmdir()
-            except OSError:  # another program has put files there
-                break

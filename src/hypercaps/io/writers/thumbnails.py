@@ -25,7 +25,8 @@ class MapLook:
 
     classes: npt.NDArray[Any]  # (h, w), every step-th row and column
     counts: dict[int, int]  # pixels of each label in the whole raster
-    colors: dict[int, tuple[int, int, int]]  # of the classes and of unsure pixels, if the map may have some
+    names: dict[int, str]  # of the classes, and of unsure pixels and unknown ground if the map may have some
+    colors: dict[int, tuple[int, int, int]]  # of the same
     hectares: float | None  # of one pixel; None: the grid is not in metres
 
 
@@ -38,9 +39,10 @@ def look_at_map(path: Path, longest: int) -> MapLook:
         if file.crs is not None and file.crs.is_projected:
             metres = file.crs.linear_units_factor[1]
             hectares = abs(file.transform.determinant) * metres**2 / 10_000
-        named = {int(tag.removeprefix("CLASS_")) for tag in file.tags(1) if tag.startswith("CLASS_")}
-        colors = {value: color[:3] for value, color in file.colormap(1).items() if value in named}
-        return MapLook(_thinned(file, longest), dict(enumerate(counts.tolist())), colors, hectares)
+        tags = file.tags(1)
+        names = {int(tag.removeprefix("CLASS_")): name for tag, name in tags.items() if tag.startswith("CLASS_")}
+        colors = {value: color[:3] for value, color in file.colormap(1).items() if value in names}
+        return MapLook(_thinned(file, longest), dict(enumerate(counts.tolist())), names, colors, hectares)
 
 
 def look_at_raster(path: Path, longest: int) -> npt.NDArray[Any]:

@@ -6,6 +6,7 @@ without compiled kernels, use ``route_through_weights``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from hypercaps.compute import native
+from hypercaps.models.capsules.packing import Packed, addresses, class_padding, layer_sizes, pack, routing_sizes
 from hypercaps.models.capsules.squash import squash
 
 
@@ -39,37 +41,10 @@ class Stack:
     capsule: int  # dimension of the squashed parent capsules; 0: neurons with ReLU
 
     def sizes(self, bands: int) -> native.Layers:
-        (filters, area), (channels1, _, window1), (channels2, _, window2) = (w.shape for w in self.weights[::2])
-        stride1, stride2 = self.strides
-        positions1 = (bands - window1) // stride1 + 1
-        return native.Layers(
-            bands=bands,
-            area=area,
-            filters=_padded(filters),
-            channels1=_padded(channels1),
-            window1=window1,
-            stride1=stride1,
-            positions1=positions1,
-            channels2=channels2,
-            padded2=_padded(channels2),
-            window2=window2,
-            stride2=stride2,
-            positions2=(positions1 - window2) // stride2 + 1,
-            capsule=self.capsule,
-        )
+        return layer_sizes(self.weights, self.strides, self.capsule, bands)
 
-    def packed(self) -> tuple[Tensor, ...]:
-        """The weights as matrices (k, out), k running over the window and, faster, over the input channels; padded."""
-        spatial, spatial_bias, primary, primary_bias, conv, conv_bias = self.weights
-        filters, channels1, channels2 = (_padded(len(weight)) for weight in (spatial, primary, conv))
-        return (
-            _fill(spatial.T, -1, filters),
-            _fill(spatial_bias.flatten(), filters),
-            _fill(primary.permute(2, 1, 0), -1, filters, channels1),  # (window, in, out)
-            _fill(primary_bias, channels1),
-            _fill(conv.permute(2, 1, 0), -1, channels1, channels2),
-            _fill(conv_bias, channels2),
-        )
+    def packed(self) -> Packed:
+        return pack([weight.detach().numpy() for weight in self.weights])
 
 
 def layers(stack: Stack, spectra: Tensor, places: Tensor) -> Tensor:
@@ -84,7 +59,7 @@ class _LayerResults:
 
     stack: Stack
     sizes: native.Layers
-    packed: tuple[Tensor, ...]
+    packed: Packed
     spectra: Tensor
     places: Tensor
     features: Tensor  # (B, C, K)
@@ -103,15 +78,15 @@ class _LayerResults:
         primary = torch.empty(pixels, sizes.positions1, sizes.channels1)
         parents = torch.empty(pixels, sizes.positions2, sizes.padded2)
         children = torch.empty(pixels, sizes.positions2, sizes.channels2)
-        weights = _addresses(packed)
+        weights = addresses(packed)
         native.run("layers", sizes, weights, spectra, places, pixels, features, primary, parents, children)
         return cls(stack, sizes, packed, spectra, places, features, primary, parents), children
 
     def back(self, gradient: Tensor) -> tuple[Tensor, ...]:
         """Gradients with respect to ``stack.weights``, from the gradient with respect to the children."""
         shapes = [part.shape for part in self.packed]
-        lengths = [shape.numel() for shape in shapes]
-        pixels, weights, gradient = len(self.places), _addresses(self.packed), gradient.contiguous()
+        lengths = [math.prod(shape) for shape in shapes]
+        pixels, weights, gradient = len(self.places), addresses(self.packed), gradient.contiguous()
         sums = torch.empty(-(-pixels // native.TRAIN_CHUNK), sum(lengths))
         inputs = self.sizes, weights, self.spectra, self.places, pixels
         native.run("layers_back", *inputs, self.features, self.primary, self.parents, gradient, sums)
@@ -140,12 +115,6 @@ class _Layers(torch.autograd.Function):
         return None, None, None, *ctx.results.back(gradients[0])
 
 
-def _addresses(packed: tuple[Tensor, ...]) -> native.LayerWeights:
-    weights = native.LayerWeights(*(part.data_ptr() for part in packed))
-    weights.keep = packed  # keeps the memory alive as long as its addresses are used
-    return weights
-
-
 # ---- routing ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +139,7 @@ class _RoutingResults:
     def of(cls, children: Tensor, viewpoints: Tensor, iterations: int, *, keep: bool) -> tuple[_RoutingResults, Tensor]:
         """Run the routing; also returns the class capsules (B, n, d)."""
         children, viewpoints = children.contiguous(), viewpoints.contiguous()
-        routing, pixels = _sizes(viewpoints, iterations, len(children)), len(children)
+        routing, pixels = routing_sizes(viewpoints, iterations, len(children)), len(children)
         sums = torch.empty(pixels, routing.classes, routing.class_size)
         capsules = torch.empty_like(sums)
         blocks = -(-pixels // native.BLOCK)
@@ -202,17 +171,9 @@ class _Route(torch.autograd.Function):
         return *ctx.results.back(gradients[0], of="capsules"), None
 
 
-def _sizes(viewpoints: Tensor, iterations: int, pixels: int) -> native.Routing:
-    count, classes, size, class_size = viewpoints.shape
-    share = -(-pixels // native.threads())  # pixels of a thread, divided into equal tiles
-    tile = -(-share // max(1, -(-share // native.TILE)))
-    tile = max(1, -(-tile // native.BLOCK)) * native.BLOCK
-    return native.Routing(count, size, classes, class_size, iterations, tile)
-
-
 def _whole(viewpoints: Tensor) -> Tensor:
-    """Viewpoints with the class capsules zero-padded to whole pairs of vector registers."""
-    missing = -viewpoints.shape[3] % (2 * native.LANES)
+    """Viewpoints with the class capsules zero-padded to whole vectors of the widest variant."""
+    missing = class_padding(viewpoints.shape[3])
     return pad(viewpoints, (0, missing)) if missing else viewpoints
 
 
@@ -227,8 +188,8 @@ def lengths(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, 
     viewpoints = _whole(viewpoints)
     if not torch.is_grad_enabled():
         viewpoints, spectra, places = viewpoints.contiguous(), spectra.contiguous(), places.contiguous()
-        sizes, weights = stack.sizes(spectra.shape[1]), _addresses(stack.packed())
-        routing = _sizes(viewpoints, iterations, len(places))
+        sizes, weights = stack.sizes(spectra.shape[1]), addresses(stack.packed())
+        routing = routing_sizes(viewpoints, iterations, len(places))
         lengths = torch.empty(len(places), routing.classes)
         native.run("lengths", sizes, weights, routing, viewpoints, spectra, places, len(places), lengths)
         return lengths
@@ -295,15 +256,3 @@ def _couplings(children: Tensor, weights: Tensor, parents: Tensor) -> Tensor:
 def _weighted(children: Tensor, weights: Tensor, couplings: Tensor) -> Tensor:
     """Eq. 6 and Eq. 8: squash(sum_i l(i,k) W(i,k) u(i)): (n, B, d)"""
     return squash(torch.bmm((couplings * children).flatten(2), weights))
-
-
-def _padded(channels: int) -> int:
-    return -(-channels // native.LANES) * native.LANES
-
-
-def _fill(tensor: Tensor, *sizes: int) -> Tensor:
-    """The tensor with zeros at the ends of its last dimensions up to ``sizes`` (-1: as it is), contiguous."""
-    missing = [0 if size == -1 else size - have for size, have in zip(sizes, tensor.shape[-len(sizes) :], strict=True)]
-    if any(missing):
-        tensor = pad(tensor, [part for size in reversed(missing) for part in (0, size)])
-    return tensor.detach().contiguous()

@@ -13,27 +13,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Generator, Tensor, nn
 
-from hypercaps.errors import ModelError
 from hypercaps.models.capsules.routing import class_capsules
 from hypercaps.models.capsules.squash import squash
 
-_VIEWPOINT_STD = 0.1  # standard deviation of the initial viewpoint matrices; not given in the paper
-
-
-def positions_after(length: int, window: int, stride: int) -> int:
-    """Number of output positions of an unpadded convolution (may be <= 0)."""
-    return (length - window) // stride + 1
-
-
-def positions_after_two(bands: int, first: tuple[int, int], second: tuple[int, int]) -> int:
-    """Positions after two unpadded convolutions of (window, stride) along the spectrum; refuses too few bands."""
-    smallest = first[0] + first[1] * (second[0] - 1)
-    if bands < smallest:
-        raise ModelError(
-            f"{bands} bands are too few for windows of {first[0]} and {second[0]}: at least {smallest} are needed; use "
-            "smaller windows or a scene with more bands"
-        )
-    return positions_after(positions_after(bands, *first), *second)
+VIEWPOINT_STD = 0.1  # standard deviation of the initial viewpoint matrices; not given in the paper
 
 
 class SpatialConv(nn.Module):
@@ -85,7 +68,7 @@ class PrimaryCaps(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, K, C) -> O(2): (B, a, d, c2)"""
         channels: Tensor = self.conv(features).relu()  # (B, a*d, c2)
-        return channels.view(len(channels), self.arrays, self.size, -1)
+        return channels.view(channels.shape[0], self.arrays, self.size, -1)
 
 
 class ConvCaps1d(nn.Module):
@@ -116,7 +99,7 @@ class ConvCaps1d(nn.Module):
     def forward(self, capsules: Tensor) -> Tensor:
         """(B, a2, d2, c2) -> O(3): (B, c3, K, d3)"""
         parents: Tensor = self.conv(capsules.flatten(1, 2))  # Eq. 5: (B, K*d3, c3)
-        return squash(parents.transpose(1, 2).reshape(len(parents), -1, self.windows, self.size))
+        return squash(parents.transpose(1, 2).reshape(parents.shape[0], -1, self.windows, self.size))
 
 
 class ClassCaps(nn.Module):
@@ -131,6 +114,7 @@ class ClassCaps(nn.Module):
         size: int,
         routings: int,
         *,
+        viewpoint_std: float = VIEWPOINT_STD,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
@@ -139,7 +123,7 @@ class ClassCaps(nn.Module):
         self.viewpoints = nn.Parameter(torch.empty(positions, arrays_in, classes, size_in, size))
         if self.viewpoints.device.type != "meta":  # a blueprint has no values to draw
             drawn = torch.empty(classes, arrays_in, size_in, positions, size)
-            nn.init.normal_(drawn, 0.0, _VIEWPOINT_STD, generator=generator)
+            nn.init.normal_(drawn, 0.0, viewpoint_std, generator=generator)
             self.viewpoints.data.copy_(drawn.permute(3, 1, 0, 2, 4))
 
     def forward(self, capsules: Tensor) -> Tensor:

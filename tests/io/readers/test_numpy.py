@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypercaps.errors import LabelsError, SceneError
+from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import detect_file
 from hypercaps.io.open import open_labels, open_scene
 
@@ -205,7 +207,7 @@ def test_a_damaged_header(header: bytes, tmp_path: Path) -> None:
 @settings(max_examples=150, deadline=None, database=None)
 @given(data=st.data())
 def test_one_wrong_byte(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
-    """An error, or a scene that can be read; nothing else."""
+    """An error, a warning, or a scene that can be read; nothing else."""
     damaged = bytearray(content(name))
     damaged[data.draw(st.integers(0, len(damaged) - 1), label="place")] ^= data.draw(st.integers(1, 255), label="by")
     path = tmp_path_factory.getbasetemp() / name
@@ -213,15 +215,77 @@ def test_one_wrong_byte(tmp_path_factory: pytest.TempPathFactory, name: str, dat
     path.write_bytes(damaged)
     try:
         scene = open_scene(path)
-    except SceneError:
+        values = scene.read().values
+    except (SceneError, DataWarning):
         return
-    assert scene.read().values.shape == scene.shape
+    assert values.shape == scene.shape
 
 
 def test_a_npz_that_holds_another_kind_of_file(tmp_path: Path) -> None:
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("readme.txt", "nothing to see")
     with pytest.raises(SceneError, match=r"a\.npz"):
+        open_scene(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f8"])
+def test_bytes_inserted_into_a_npy_are_reported(dtype: str, tmp_path: Path) -> None:
+    """A transfer in text mode inserts bytes: all values behind them are others."""
+    np.save(tmp_path / "a.npy", CUBE.astype(dtype))
+    whole = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(whole[:200] + b"\r" * 8 + whole[200:])
+    with pytest.warns(DataWarning, match=r"a\.npy has 8 bytes more than its header describes"):
+        open_scene(tmp_path / "a.npy")
+
+
+def test_bytes_after_an_array_in_a_npz_are_reported(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("cube.npy", content("a.npy") + b"more")
+    with pytest.warns(DataWarning, match=r"cube\.npy in a\.npz has 4 bytes more"):
+        open_scene(tmp_path / "a.npz")
+
+
+# Sizes that a file claims
+
+
+def test_a_npz_is_described_without_decompressing_it(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", cube=np.zeros((400, 400, 100), dtype=np.float32), gt=np.ones((9, 9)))
+    tracemalloc.start()
+    try:
+        scene = open_scene(tmp_path / "a.npz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (scene.shape, scene.dtype) == ((400, 400, 100), np.dtype(np.float32))
+    assert peak < 8e6
+    np.testing.assert_array_equal(scene.read(slice(0, 2), slice(0, 3)).values, np.zeros((2, 3, 100)))
+
+
+def test_a_npz_that_claims_much_more_than_it_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hypercaps.io.limits.SMALL", 1 << 20)
+    np.savez_compressed(tmp_path / "a.npz", cube=np.zeros((100, 100, 300), dtype=np.float32))
+    with pytest.raises(SceneError, match=r"claims 12,000,000 bytes for array 'cube' and stores 1\d,\d\d\d, which"):
+        open_scene(tmp_path / "a.npz")
+
+
+def test_a_npz_that_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hypercaps.io.limits.available_memory", lambda: 400)
+    np.savez_compressed(tmp_path / "a.npz", cube=CUBE)
+    with pytest.raises(SceneError, match=r"'cube' takes 0\.0 GB .*memory are free; save it in a format .*\.npy"):
+        open_scene(tmp_path / "a.npz")
+
+
+def test_a_npz_whose_header_claims_more_than_its_archive(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**6,) * 3})
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("cube.npy", header.getvalue() + b"\0" * 100)
+    with pytest.raises(SceneError, match=r"a\.npz .*is truncated"):
+        open_scene(tmp_path / "a.npz")
+
+
+def test_a_npz_with_an_unusual_compression(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("cube.npy", content("a.npy"))
+    with pytest.raises(SceneError, match="compressed in a way that numpy does not use"):
         open_scene(tmp_path / "a.npz")

@@ -1,0 +1,1 @@
+"""One module per algorithm, and what they share in ``base``."""

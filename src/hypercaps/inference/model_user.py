@@ -1,0 +1,248 @@
+"""ModelUser: what an estimator does with its trained model: predict, map, score and save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.compute.devices import Device
+from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.scene import Scene
+from hypercaps.data.splits import Split, count_test_units
+from hypercaps.data.window import Window
+from hypercaps.errors import LabelsError, SplitError
+from hypercaps.inference.known_scores import KnownScores
+from hypercaps.inference.metrics import Scores
+from hypercaps.inference.model import TrainedModel
+from hypercaps.inference.model_file import write_model
+from hypercaps.inference.predict import (
+    ClassMap,
+    MappedWindow,
+    Mask,
+    OnProgress,
+    WindowOutputs,
+    map_familiarity,
+    map_scene,
+    map_scores,
+    map_windows,
+)
+from hypercaps.inference.scene_shift import prepare_scene
+from hypercaps.inference.scoring import compare, with_intervals
+from hypercaps.training.checks import check_kinds, compare_names
+
+
+class ModelUser:
+    """Base of :class:`hypercaps.ConvCapsClassifier`: the methods that need a trained model, ``model_``."""
+
+    device: str
+    precision: str
+    model_: TrainedModel
+    _known: KnownScores | None = None  # of the scene that it was trained on
+
+    def evaluate(
+        self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
+    ) -> Scores:
+        """Score the classifier on labelled pixels.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands, not necessarily the scene it was trained on.
+        labels : Labels
+            Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
+        split : Split, optional
+            Score its test pixels only. Default: all labelled pixels; on the labels of the training, these include
+            training pixels, and the score is too high: ``scores_`` after ``fit`` has that of held-out pixels.
+        on_progress : callable, optional
+            Called with the number of pixels done and their total.
+
+        Returns
+        -------
+        Scores
+            Accuracies in percent, confusion matrix and reliability of the confidences.
+        """
+        check_kinds(scene, labels)
+        model = self._fitted()
+        model.check_fits(scene)
+        labels.check_fits(scene)
+        labels = labels.where_valid(scene)
+        scored = labels.array > 0  # (rows, columns)
+        if split is not None:
+            scored &= split.test_mask(labels)
+            if not scored.any():
+                raise SplitError(f"no test pixel of the split is labelled and valid in scene {scene.name!r}")
+        if (unknown := np.setdiff1d(labels.array[scored], model.legend.labels)).size:
+            raise LabelsError(
+                f"labels {labels.name!r} hold classes {unknown.tolist()} that the model does not know: it knows "
+                f"{model.legend.labels.tolist()}; relabel them or leave them out"
+            )
+        compare_names(labels.legend, model.legend)
+        with self._applied(scene):
+            scores = compare(model, scene, labels, scored, on_progress, self._known_of(scene))
+        return with_intervals(
+            scores, count_test_units(labels.only_pixels(np.flatnonzero(scored)), model.legend.labels, split)
+        )
+
+    def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
+        """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels."""
+        return self.map(scene).classes
+
+    def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
+        """Probability of each class (rows, columns, n), NaN for invalid pixels.
+
+        Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is
+        not calibrated: then these are the ``lengths``.
+        """
+        return self._all_scores(scene, raw=False)
+
+    def lengths(self, scene: Scene) -> npt.NDArray[np.float32]:
+        """The network's own scores (rows, columns, n), 0 to 1; NaN for invalid pixels.
+
+        For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
+        pairs of classes that a class won; for other methods uncalibrated probabilities.
+        """
+        return self._all_scores(scene, raw=True)
+
+    def _all_scores(self, scene: Scene, *, raw: bool) -> npt.NDArray[np.float32]:
+        with self._applied(scene) as model:
+            return map_scores(model, scene, raw=raw)
+
+    def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
+        """Class and confidence of every pixel.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands.
+        only : (rows, columns) bool array, optional
+            Pixels to classify, e.g. ``labels.array > 0``. Default: all.
+        on_progress : callable, optional
+            Called with the number of pixels done and their total.
+
+        Returns
+        -------
+        ClassMap
+            ``classes`` (rows, columns) int16, 0 where nothing was classified, and ``confidence`` (rows, columns)
+            float32, NaN there.
+        """
+        with self._applied(scene) as model:
+            return map_scene(model, scene, only=only, on_progress=on_progress, known=self._known_of(scene))
+
+    def map_windows(
+        self,
+        scene: Scene,
+        windows: Iterable[Window],
+        *,
+        only: Mask | None = None,
+        with_scores: bool = False,
+        raw: bool = False,
+        coverage: float | None = None,
+        with_familiarity: bool = False,
+    ) -> Iterator[MappedWindow]:
+        """Map a scene of any size window by window.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands.
+        windows : iterable of Window
+            Parts of the scene, on the grid of ``tiling``.
+        only : (rows, columns) bool array, optional
+            Pixels to classify. Default: all.
+        with_scores : bool, default False
+            Also give the scores of all classes.
+        raw : bool, default False
+            Scores as by ``lengths``, not calibrated.
+        coverage : float, optional
+            Also give the size of the set of classes that contains the true one with this probability, 0 to 1.
+        with_familiarity : bool, default False
+            Also give how far pixels are like the ground that was labelled, 0 to 1.
+
+        Yields
+        ------
+        MappedWindow
+            The classes, confidences and other layers of one window.
+        """
+        with self._applied(scene) as model:
+            outputs = WindowOutputs(with_scores, raw, coverage, with_familiarity)
+            yield from map_windows(model, scene, windows, outputs, only=only, known=self._known_of(scene))
+
+    def familiarity(self, scene: Scene) -> npt.NDArray[np.float32]:
+        """How far every pixel is like the ground that was labelled.
+
+        Parameters
+        ----------
+        scene : Scene
+            With the model's bands.
+
+        Returns
+        -------
+        (rows, columns) float32 array
+            0 to 1: the share of known ground, labelled but held out of training, that is at least as different from the
+            training pixels; NaN for invalid pixels.
+        """
+        check_kinds(scene)
+        return map_familiarity(self._fitted(), scene)
+
+    def resampled(self, scene: Scene) -> Scene:
+        """The scene of another sensor, resampled to the model's bands, to predict and evaluate on."""
+        check_kinds(scene)
+        return self._fitted().resampled(scene)
+
+    def adapted(self, scene: Scene, how: str = "auto") -> Scene:
+        """A new scene as the model should see it, to predict and evaluate on; warns of what differs.
+
+        Parameters
+        ----------
+        scene : Scene
+            Its mean spectrum is compared with that of the training scene. Bands that are dead or out of range are
+            interpolated, and bands that lie beside the model's by less than a band are resampled.
+        how : {"auto", "none", "mean", "standardise"}, default "auto"
+            "auto" undoes another unit, and another illumination or calibration of the same ground; "mean" moves the
+            mean of each band to that of the training scene, "standardise" also scales it to its standard deviation.
+        """
+        check_kinds(scene)
+        return prepare_scene(self._fitted(), scene, how).scene
+
+    @contextmanager
+    def _applied(self, scene: Scene) -> Iterator[TrainedModel]:
+        """The model on its device; inside the context, products have the classifier's precision."""
+        check_kinds(scene)
+        device = Device(self.device, self.precision)
+        self.model_ = model = self._fitted().to(device)
+        with device.arithmetic():
+            yield model
+
+    def _known_of(self, scene: Scene) -> KnownScores | None:
+        """Scores of pixels that the model has already classified, to be used inside of ``_applied``."""
+        return self._known if self._known is not None and self._known.fits(self.model_, scene) else None
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file, for ``load_model``."""
+        write_model(Path(path), self._fitted())
+
+    @property
+    def classes_(self) -> npt.NDArray[np.int16]:
+        return self._fitted().legend.labels
+
+    @property
+    def legend_(self) -> Legend:
+        return self._fitted().legend
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of bands."""
+        return self._fitted().bands
+
+    def _fitted(self) -> TrainedModel:
+        try:
+            model: TrainedModel = self.model_
+        except AttributeError:
+            from sklearn.exceptions import NotFittedError  # imports all of scikit-learn
+
+            raise NotFittedError("this ConvCapsClassifier is not trained yet: call fit first") from None
+        return model

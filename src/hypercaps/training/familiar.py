@@ -1,0 +1,84 @@
+"""Which unlabelled ground is like what was labelled.
+
+Every scene has ground of no class: roads, water, a crop that nobody labelled. Propagated labels give a class to it
+as well, and a network that learns from them is sure of it. The distance of a patch's mean spectrum to the nearest
+training patch tells such ground apart: labelled pixels that were held out show how far known ground can be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hypercaps.compute import linalg
+from hypercaps.training.examples import Examples
+from hypercaps.training.patches import PatchStore
+
+LEFT_OUT = 0.02  # share of known ground that counts as unfamiliar
+_MOST = 4096  # training patches that others are compared with
+_LEAST = 16  # of each class
+_FEW = 20  # validation patches that are too few to tell how far known ground can be
+_AT_ONCE = 2048  # patches
+_IN_CACHE = 32  # patches whose mean is taken at once
+
+Distances = npt.NDArray[np.float32]
+
+
+def is_familiar(examples: Examples, seed: int) -> npt.NDArray[np.bool_]:
+    """Which of the unlabelled patches (U,) are as near to the training patches as known ground is."""
+    references = _draw_references(examples, seed)
+    known = _held_out_distances(examples, references)
+    if known.size == 0:
+        return np.ones(len(examples.unlabelled), dtype=bool)
+    distances = nearest_distances(examples.store, examples.unlabelled, references)
+    return np.asarray(distances <= np.quantile(known, 1 - LEFT_OUT, method="higher"))
+
+
+def _draw_references(examples: Examples, seed: int) -> Tensor:
+    """Some training patches of every class, as numbers in the store."""
+    rng = np.random.default_rng(seed)
+    train = examples.train.numpy()
+    classes = examples.targets[examples.train].numpy()
+    most = max(_MOST // max(len(np.unique(classes)), 1), _LEAST)
+    drawn = [rng.permutation(train[classes == one])[:most] for one in np.unique(classes)]
+    return torch.from_numpy(np.sort(np.concatenate(drawn)))
+
+
+def _held_out_distances(examples: Examples, references: Tensor) -> Distances:
+    """Distances of labelled patches that are not among the references, nor in a spatial unit of theirs."""
+    if len(examples.val) >= _FEW:
+        return nearest_distances(examples.store, examples.val, references)
+    units = torch.arange(len(examples.targets)) if examples.units is None else examples.units
+    found = nearest_distances(examples.store, examples.train, references, units[examples.train], units[references])
+    return np.asarray(found[np.isfinite(found)])
+
+
+def nearest_distances(
+    store: PatchStore,
+    which: Tensor,
+    references: Tensor,
+    units: Tensor | None = None,
+    reference_units: Tensor | None = None,
+) -> Distances:
+    """Squared distances (B,) of the mean spectra of patches ``which`` (B,) to the nearest of the references (R,).
+
+    References in the same unit as a patch are left out; infinity where no other is left.
+    """
+    with linalg.one_thread():
+        means = _mean_spectra(store, references)  # (R, C)
+        squares = means.square().sum(dim=1)
+        found = []
+        for start in range(0, len(which), _AT_ONCE):
+            some = _mean_spectra(store, which[start : start + _AT_ONCE])  # (B, C)
+            distances = some.square().sum(dim=1)[:, None] - 2 * some @ means.T + squares  # (B, R)
+            if units is not None and reference_units is not None:
+                distances[units[start : start + _AT_ONCE, None] == reference_units] = torch.inf
+            found.append(distances.amin(dim=1).clamp_(min=0))
+    return np.asarray(torch.cat(found).numpy())
+
+
+def _mean_spectra(store: PatchStore, which: Tensor) -> Tensor:
+    """Mean spectra of patches ``which`` (B,), in whitened components: (B, C)"""
+    return torch.cat([store.gather(some).mean(dim=(1, 2)) for some in torch.split(which, _IN_CACHE)])

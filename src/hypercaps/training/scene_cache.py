@@ -1,0 +1,82 @@
+"""SceneCache: what all trainings on one scene share, kept by the caller from one to the next."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hypercaps.data.scene import Scene
+from hypercaps.data.statistics import SceneStatistics, sample_statistics
+from hypercaps.errors import SceneError
+from hypercaps.training.label_propagation import PixelGraph, edge_features
+from hypercaps.training.patches import KeptSpectra, PatchStore
+from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening, Preprocessing, robust_whitening
+
+Pixels = npt.NDArray[np.int64]
+
+
+class SceneCache:
+    """What depends on a scene and not on its labels: statistics, preprocessed spectra and the graph of its pixels.
+
+    A caller that trains on one scene several times, say after every few new labels, holds one and passes it to each
+    ``fit``. Results have the same bits as without it. It keeps the scene, and once more its preprocessed spectra as far
+    as trainings use them.
+
+    Examples
+    --------
+    >>> cache = SceneCache(scene)  # doctest: +SKIP
+    >>> ConvCapsClassifier(per_class=10).fit(scene, few_labels, cache=cache)  # doctest: +SKIP
+    >>> ConvCapsClassifier(per_class=10).fit(scene, more_labels, cache=cache)  # doctest: +SKIP
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self._fitted: dict[str, Preprocessing] = {}  # by the names of PREPROCESSINGS
+        self._spectra: dict[tuple[str, int], KeptSpectra] = {}  # by preprocessing and patch
+        self._graphs: dict[str, PixelGraph] = {}  # by preprocessing: that of the last training
+
+    def check_is_of(self, scene: Scene) -> None:
+        """Refuse another scene than the cache's own."""
+        if scene is not self.scene:
+            raise SceneError(
+                f"the cache was made for another scene ({self.scene.name!r}) than the one given ({scene.name!r}): make "
+                "one for each scene that is opened, SceneCache(scene)"
+            )
+
+    def preprocessing(self, name: str) -> Preprocessing:
+        """Preprocessing of the spectra, fitted to the scene; ``name`` is one of ``PREPROCESSINGS``."""
+        if name not in self._fitted:
+            self._fitted[name] = PREPROCESSINGS[name](self.scene)
+        return self._fitted[name]
+
+    @cached_property
+    def robust_whitening(self) -> PCAWhitening:
+        """With the components in descending order, as familiarity uses it."""
+        return robust_whitening(self.scene)
+
+    @cached_property
+    def statistics(self) -> SceneStatistics | None:
+        return sample_statistics(self.scene)
+
+    def patches(self, preprocessing: str, pixels: Pixels, patch: int) -> PatchStore:
+        """Patches of side ``patch`` around pixels (N,), flat indices."""
+        kept = self._spectra.setdefault((preprocessing, patch), KeptSpectra())
+        return PatchStore(self.scene, self.preprocessing(preprocessing), pixels, patch, kept)
+
+    def forget_spectra(self) -> None:
+        """Free what is large: the preprocessed spectra and the graph. The next training reads them again."""
+        self._spectra.clear()
+        self._graphs.clear()
+
+    def pixel_graph(self, preprocessing: str, store: PatchStore, pixels: Pixels) -> PixelGraph:
+        """The graph of pixels (N,), in any order, which are the centres of the patches of a store."""
+        kept = self._graphs.get(preprocessing)
+        if kept is None or not np.array_equal(kept.pixels, np.sort(pixels)):
+            whitening = self.preprocessing(preprocessing)
+            assert isinstance(whitening, PCAWhitening)
+            centres = store.spectra.index_select(0, store.centres()).numpy()  # (N, C)
+            kept = PixelGraph.of(pixels, self.scene.cols, edge_features(whitening, centres))
+            self._graphs[preprocessing] = kept
+        return kept

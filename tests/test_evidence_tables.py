@@ -1,0 +1,47 @@
+"""The tables of README.md and docs/evidence.md are those of the runs in docs/results/evidence.jsonl."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def tables() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("evidence_tables", ROOT / "benchmarks" / "evidence_tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    yield module
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(("page", "places"), [("README.md", 1), ("docs/evidence.md", 2)])
+def test_the_pages_show_the_runs(page: str, places: int, tables: ModuleType) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert text.count("<!-- end -->") == places
+    assert tables.fill(text, tables.read()) == text, "run python benchmarks/evidence_tables.py"
+
+
+def test_regret_is_that_of_the_draws_of_auto(tables: ModuleType) -> None:
+    runs = [
+        {"draw": draw, "method": method, "truth": truth}
+        for draw, method, truth in (
+            (1, "auto", 80.0),
+            (1, "lda", 82.0),
+            (2, "auto", 90.0),
+            (2, "lda", 70.0),
+            (3, "lda", 1.0),
+        )
+    ]
+    group = tables.Group("enmap", runs)
+    assert group.regret() == 1.0 and group.accuracy("lda") == "76.0" and group.accuracy("logistic") == "–"

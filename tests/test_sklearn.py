@@ -1,0 +1,129 @@
+"""What a scikit-learn user tries: cross-validation, grid search, pipelines, clones, checks of estimators."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks, get_tags
+
+import hypercaps.sklearn
+from hypercaps import ConvCapsClassifier, Labels, Scene
+from hypercaps.errors import LabelsError, SceneError
+from hypercaps.sklearn import PixelClassifier
+from support.scenes import make_cube
+
+CUBE, TRUTH = make_cube(rows=30, cols=30)
+SCENE = Scene.from_array(CUBE)
+PIXELS = np.argwhere(TRUTH > 0)  # (N, 2)
+CLASSES = TRUTH[TRUTH > 0]
+NAMES = np.array(["soil", "water", "woods"])[CLASSES - 1]
+GROUPS = PIXELS[:, 0] // 10
+LDA = ConvCapsClassifier(method="lda")
+
+
+def test_cross_validation_by_areas() -> None:
+    scores = cross_val_score(PixelClassifier(SCENE, LDA), PIXELS, NAMES, groups=GROUPS, cv=GroupKFold(3))
+    assert scores.shape == (3,) and scores.min() > 0.9
+    found = cross_val_predict(PixelClassifier(SCENE, LDA), PIXELS, NAMES, groups=GROUPS, cv=GroupKFold(3))
+    assert set(found) == set(NAMES)
+
+
+def test_the_capsule_network_over_flat_indices() -> None:
+    flat = np.ravel_multi_index(PIXELS.T, SCENE.shape[:2])
+    network = ConvCapsClassifier(recipe="paper", epochs=4, batch_size=16)
+    estimator = PixelClassifier(SCENE, network).fit(flat[:200], CLASSES[:200])
+    assert (estimator.predict(flat[200:]) == CLASSES[200:]).mean() > 0.9
+    assert estimator.score(flat[:, None], CLASSES) > 0.9
+    likely = estimator.predict_proba(flat[200:])
+    np.testing.assert_allclose(likely.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(estimator.classes_[likely.argmax(axis=1)], estimator.predict(flat[200:]))
+
+
+def test_it_trains_on_the_given_pixels_as_the_classifier_does() -> None:
+    estimator = PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES)
+    labels = Labels.from_array(TRUTH)
+    expected = ConvCapsClassifier(method="lda", split_by="none").fit(SCENE, labels)
+    np.testing.assert_array_equal(estimator.classifier_.lengths(SCENE), expected.lengths(SCENE))
+    assert estimator.classifier is LDA and not hasattr(LDA, "model_")  # the given classifier stays as it is
+
+
+def test_a_grid_search_reaches_the_settings_of_the_classifier() -> None:
+    search = GridSearchCV(PixelClassifier(SCENE, LDA), {"classifier__patch": [1, 3]}, cv=2)
+    search.fit(PIXELS, CLASSES)
+    assert search.best_params_["classifier__patch"] in (1, 3) and search.best_score_ > 0.9
+    assert search.best_estimator_.classifier_.model_.patch == search.best_params_["classifier__patch"]
+
+
+def test_the_example_in_its_documentation() -> None:
+    found = doctest.testmod(hypercaps.sklearn)
+    assert found.attempted > 5 and found.failed == 0
+
+
+def test_a_pipeline() -> None:
+    rows_first = FunctionTransformer(lambda places: places[:, ::-1])
+    pipeline = make_pipeline(rows_first, PixelClassifier(SCENE, LDA)).fit(PIXELS[:, ::-1], NAMES)
+    assert pipeline.score(PIXELS[:, ::-1], NAMES) > 0.9
+
+
+def test_clones_and_tags() -> None:
+    estimator = PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES)
+    copy = clone(estimator)
+    assert copy.get_params()["classifier__method"] == "lda" and not hasattr(copy, "classifier_")
+    assert copy.scene.shape == SCENE.shape
+    assert is_classifier(estimator) and get_tags(estimator).target_tags.required
+
+
+@pytest.mark.parametrize("estimator", [ConvCapsClassifier(), PixelClassifier()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_valid_tag_types,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_checks_of_scikit_learn_that_need_no_table(check: Callable[[str, object], None], estimator: object) -> None:
+    check(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (np.random.default_rng(0).random((5, 26)), "spectra belong into the scene"),
+        (np.array([[0, 30]]), "outside scene"),
+        (np.array([-1]), "outside scene"),
+        (np.zeros((2, 3), dtype=int), "rows and columns of pixels"),
+    ],
+)
+def test_what_is_no_pixel_is_refused(places: np.ndarray, said: str) -> None:
+    estimator = PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES)
+    with pytest.raises(SceneError, match=said):
+        estimator.predict(places)
+
+
+def test_other_mistakes_are_explained() -> None:
+    with pytest.raises(SceneError, match="give the Scene"):
+        PixelClassifier(CUBE, LDA).fit(PIXELS, NAMES)  # type: ignore[arg-type]
+    with pytest.raises(NotFittedError):
+        PixelClassifier(SCENE, LDA).predict(PIXELS)
+    with pytest.raises(LabelsError, match="one for each"):
+        PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES[1:])
+    with pytest.raises(LabelsError, match="twice"):
+        PixelClassifier(SCENE, LDA).fit(PIXELS[[0, 0, 1]], NAMES[[0, 0, 1]])
+    holes = CUBE.copy()
+    holes[tuple(PIXELS[0])] = np.nan
+    with pytest.warns(Warning), pytest.raises(SceneError, match=r"1 of \d+ pixels have no data, such as row 0"):
+        PixelClassifier(Scene.from_array(holes), LDA).fit(PIXELS, NAMES)
