@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from hypercaps import open_labels, open_scene
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
+from hypercaps.workbench import training_desk
 from hypercaps.workbench.map_store import CLASS
 from support.scenes import make_fields
 from support.workbench import Page, Served, next_event, served
@@ -266,7 +267,7 @@ def test_the_first_strokes_make_a_map_without_a_score(running: Served, page: Pag
 
 
 def test_training_starts_by_itself_after_a_rest(running: Served, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hypercaps.workbench.training_desk._REST", 0.2)
+    monkeypatch.setattr(training_desk, "_REST", 0.2)
     page.done("/api/options", {"auto": True})
     try:
         with running.stream("page") as events:
