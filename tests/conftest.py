@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line does, before torch is loaded
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores
     os.environ["OMP_NUM_THREADS"] = "1"
+
+# Where the tests run in the background, signals are ignored; the processes that they start must not inherit that.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 import numpy as np
 import pytest
