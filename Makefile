@@ -4,6 +4,7 @@
 # make demo-serve   label and map that scene in a browser      make bench-serve   how fast that is
 # make qgis-plugin  the archive that QGIS installs   make test-qgis  tests in QGIS itself
 # make docs   the documentation as a site, in build/docs; runs its notebooks
+# make dist   source distribution and wheel, in dist; installs and runs each
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,9 +15,12 @@ PAGE := src/hypercaps/workbench/frontend
 PAGE_SOURCES := $(addprefix $(PAGE)/,package.json package-lock.json build.mjs index.html icon.svg style.css) $(wildcard $(PAGE)/src/*.ts)
 PAGE_TOOLS := $(PAGE)/node_modules/.package-lock.json
 
-.PHONY: setup tools demo demo-serve test check check-page docs bench bench-serve results qgis-plugin test-qgis clean
+.PHONY: setup tools demo demo-serve test check check-page docs bench bench-serve results qgis-plugin test-qgis dist clean
 
+# Byte code is written as pip does for other installations: where Python may not write it, every start would compile
+# the sources again.
 setup: $(STAMP)
+	@$(BIN)/python -m compileall -q src
 
 # Exact versions come from constraints.txt; the stamp is only made when every install step succeeded.
 $(STAMP): pyproject.toml constraints.txt hatch_build.py src/hypercaps/compute/native/kernels.c $(PAGE_SOURCES)
@@ -42,7 +46,7 @@ test: setup tools
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory $(PAGE_TOOLS) || echo "npm is not here: accessibility of the page is not tested"
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-LINTED := src tests benchmarks qgis hatch_build.py docs/conf.py docs/_ext
+LINTED := src tests benchmarks qgis release hatch_build.py docs/conf.py docs/_ext
 
 check: setup
 	$(BIN)/ruff check $(LINTED)
@@ -66,10 +70,17 @@ $(VENV)/.docs-up-to-date: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@
 
+# The wheel is built from the source distribution, as pip does where there is no wheel.
+dist: setup
+	rm -f dist/hypercaps-*.whl dist/hypercaps-*.tar.gz
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python release/check_dist.py dist
+
 bench: setup
 	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick)
 
-bench-serve: setup
+bench-serve: setup tools
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory $(PAGE_TOOLS) || echo "npm is not here: accessibility of the page is not measured"
 	$(BIN)/python benchmarks/serve.py $(if $(QUICK),--quick)
 
 # What docs/results/ shows: hours on two cores, less those of the runs whose records are in docs/results/runs. It says how

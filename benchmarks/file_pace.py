@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import rasterio
+from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window
 
 from hypercaps import ConvCapsClassifier, Scene, load_model, open_scene
@@ -82,9 +84,11 @@ def write_scene(folder: Path, layout: str, cube: npt.NDArray[np.uint16]) -> Path
                 file.write(np.ascontiguousarray(plane, dtype="<u2").data)
         return path
     path = folder / f"{layout}.tif"
-    with rasterio.open(
-        path, "w", driver="GTiff", height=rows, width=cols, count=bands, dtype="uint16", **_TIFFS[layout]
-    ) as raster:
+    shape = {"height": rows, "width": cols, "count": bands}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        raster = rasterio.open(path, "w", driver="GTiff", dtype="uint16", **shape, **_TIFFS[layout])
+    with raster:
         for r0 in range(0, rows, 256):  # whole blocks
             part = cube[r0 : r0 + 256]
             raster.write(np.moveaxis(part, 2, 0), window=Window(0, r0, cols, len(part)))

@@ -306,6 +306,7 @@ def main() -> None:
         map_large(args.map, args.quick)
         return
     figures: list[Figure] = []
+    started = time.perf_counter()
     print(f"{'name':<26} {'figure':>10}  {'target':>10}  met")
     for part in (measure, measure_growth, measure_files, measure_start, measure_demo, measure_peak):
         for row in part(args.quick):
@@ -319,7 +320,7 @@ def main() -> None:
         {"name": r.name, "figure": r.figure, "target": r.target, "met": r.met, "machine": computer} for r in figures
     ]
     path.write_text(json.dumps(rows, indent=2) + "\n")
-    print(f"written to benchmarks/{path.name}")
+    print(f"written to benchmarks/{path.name}, after {(time.perf_counter() - started) / 60:.1f} minutes")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ extensions = [
     "mathml",
     "offline",
     "repository_pages",
+    "streams",
 ]
 source_suffix = {".md": "myst-nb"}
 exclude_patterns = ["_ext", "results/runs"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -43,9 +44,9 @@ def test_fit_never_changes_a_model_once_it_is_built(
     evaluate = ConvCapsClassifier.evaluate
     evaluated: list[TrainedModel] = []
 
-    def remember(classifier: ConvCapsClassifier, *args: object) -> Scores:
+    def remember(classifier: ConvCapsClassifier, *args: object, **options: object) -> Scores:
         evaluated.append(classifier.model_)
-        return evaluate(classifier, *args)
+        return evaluate(classifier, *args, **options)
 
     monkeypatch.setattr(ConvCapsClassifier, "evaluate", remember)
     classifier = ConvCapsClassifier(method="rbf-svm").fit(*made)
@@ -294,10 +295,6 @@ def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene
 
 def test_fit_refuses_bad_input(made: tuple[Scene, Labels]) -> None:
     scene, labels = made
-    with pytest.raises(SceneError, match=r"ndarray came: use Scene\.from_array"):
-        ConvCapsClassifier().fit(np.zeros((3, 3, 3)), labels)
-    with pytest.raises(LabelsError, match=r"ndarray came: use Labels\.from_array"):
-        ConvCapsClassifier().fit(scene, labels.array)
     with pytest.raises(LabelsError, match="one class only"):
         ConvCapsClassifier().fit(scene, Labels.from_array((labels.array > 0).astype(int)))
     with pytest.raises(LabelsError, match="scene's grid"):
@@ -384,3 +381,55 @@ def test_scores_of_an_earlier_training_are_not_kept(made: tuple[Scene, Labels]) 
     assert classifier.scores_.oa > 50
     classifier.fit(*made, evaluate=False)
     assert not hasattr(classifier, "scores_")
+
+
+# Plain arrays
+
+
+def test_arrays_are_taken_as_scenes_and_labels() -> None:
+    cube, truth = make_cube()
+    scene, labels = Scene.from_array(cube), Labels.from_array(truth)
+    by_arrays = ConvCapsClassifier(method="lda").fit(cube, truth)
+    by_objects = ConvCapsClassifier(method="lda").fit(scene, labels)
+    assert by_arrays.scores_.to_json() == by_objects.scores_.to_json()
+    np.testing.assert_array_equal(by_arrays.predict(cube), by_objects.predict(scene))
+    np.testing.assert_array_equal(by_arrays.predict_proba(cube), by_objects.predict_proba(scene))
+    np.testing.assert_array_equal(by_arrays.lengths(cube), by_objects.lengths(scene))
+    np.testing.assert_array_equal(by_arrays.map(cube).confidence, by_objects.map(scene).confidence)
+    np.testing.assert_array_equal(by_arrays.familiarity(cube), by_objects.familiarity(scene))
+    assert by_arrays.evaluate(cube, truth).oa == by_objects.evaluate(scene, labels).oa
+    drawn = by_arrays.draw_split(truth, cube)
+    np.testing.assert_array_equal(drawn.train, by_objects.split_.train)
+    np.testing.assert_array_equal(by_arrays.adapted(cube).read().values, cube)
+
+
+@pytest.mark.parametrize("kind", ["torch", "xarray", "float64", "fortran"])
+def test_arrays_of_other_kinds(kind: str) -> None:
+    cube, truth = make_cube()
+    given: object = {
+        "torch": lambda: torch.from_numpy(cube),
+        "xarray": lambda: xr.DataArray(cube.transpose(2, 0, 1), dims=("band", "y", "x")),
+        "float64": lambda: cube.astype(np.float64),
+        "fortran": lambda: np.asfortranarray(cube),
+    }[kind]()
+    trained = ConvCapsClassifier(method="lda").fit(given, truth)  # type: ignore[arg-type]
+    expected = ConvCapsClassifier(method="lda").fit(cube, truth).predict(cube)
+    np.testing.assert_array_equal(trained.predict(given), expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("scene", "labels", "said"),
+    [
+        ("scene.tif", make_cube()[1], r"open it first, open_scene\('scene.tif'\)"),
+        (make_cube()[0], Path("labels.npy"), r"open it first, open_labels\('labels.npy'\)"),
+        (make_cube()[0], None, "Labels or an array .* expected and NoneType came"),
+        (None, make_cube()[1], "a Scene or an array .* expected and NoneType came"),
+        (make_cube()[0][:, :, 0], make_cube()[1], r"a table of shape \(36, 36\) came.*PixelClassifier"),
+        (make_cube()[0][None], make_cube()[1], "is 4-D"),
+        (make_cube()[0], make_cube()[1][:9], "labels must be on the scene's grid"),
+        (make_cube()[0].astype(complex), make_cube()[1], "integers or real numbers"),
+    ],
+)
+def test_what_is_no_scene_and_no_labels_is_refused(scene: object, labels: object, said: str) -> None:
+    with pytest.raises((SceneError, LabelsError), match=said):
+        ConvCapsClassifier(method="lda").fit(scene, labels)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ def with_examples() -> Iterator[tuple[str, object]]:
             makers = (part for part, kind in vars(member).items() if isinstance(kind, classmethod))
             yield from ((f"{name}.{part}", getattr(member, part)) for part in makers if not part.startswith("_"))
     yield "Scene.read", hypercaps.Scene.read
+    yield "ClassMap.to_xarray", hypercaps.ClassMap.to_xarray
 
 
 @pytest.mark.parametrize(("name", "member"), list(with_examples()))

@@ -90,10 +90,13 @@ def test_the_commands_of_a_page_work_in_their_order(
 
 def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, auto, search = blocks("docs/python.md", "python")
+    code, arrays, netcdf, auto, search = blocks("docs/python.md", "python")
     assert "epochs=50" in code and 'method="auto", split_by="folds"' in auto
     scope: dict[str, object] = {}
     exec(code.replace("epochs=50", "epochs=1"), scope)
+    exec(arrays, {})
+    exec(netcdf, scope)
+    assert {"Corn-notill", "Woods"} <= {entry.name for entry in scope["names"]}
     with pytest.warns(DataWarning, match="Alfalfa, .* can't be tested"):
         exec(auto.replace('method="auto"', 'method="auto", candidates=["lda", "lda-3"]'), scope)
     assert scope["classes"].shape == (145, 145) and scope["lengths"].shape == (145, 145, 16)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import inspect
+import pickle
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +71,11 @@ def test_the_example_in_its_documentation() -> None:
     assert found.attempted > 5 and found.failed == 0
 
 
+def test_a_plain_array_is_a_scene_too() -> None:
+    given = PixelClassifier(CUBE, LDA).fit(PIXELS, NAMES)
+    np.testing.assert_array_equal(given.predict(PIXELS), PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES).predict(PIXELS))
+
+
 def test_a_pipeline() -> None:
     rows_first = FunctionTransformer(lambda places: places[:, ::-1])
     pipeline = make_pipeline(rows_first, PixelClassifier(SCENE, LDA)).fit(PIXELS[:, ::-1], NAMES)
@@ -81,22 +90,68 @@ def test_clones_and_tags() -> None:
     assert is_classifier(estimator) and get_tags(estimator).target_tags.required
 
 
-@pytest.mark.parametrize("estimator", [ConvCapsClassifier(), PixelClassifier()], ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_estimator_cloneable,
-        estimator_checks.check_estimator_repr,
-        estimator_checks.check_no_attributes_set_in_init,
-        estimator_checks.check_parameters_default_constructible,
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_set_params,
-        estimator_checks.check_valid_tag_types,
-    ],
-    ids=lambda check: check.__name__,
+NO_TABLE = [
+    estimator_checks.check_estimator_cloneable,
+    estimator_checks.check_estimator_repr,
+    estimator_checks.check_no_attributes_set_in_init,
+    estimator_checks.check_parameters_default_constructible,
+    estimator_checks.check_get_params_invariance,
+    estimator_checks.check_set_params,
+    estimator_checks.check_valid_tag_types,
+    estimator_checks.check_estimators_unfitted,
+    estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
+]
+
+
+@pytest.mark.parametrize("check", NO_TABLE, ids=lambda check: check.__name__)
+def test_checks_of_scikit_learn_that_need_no_table(check: Callable[[str, object], None]) -> None:
+    """Of the classifier of scenes: scikit-learn leaves out all checks of an estimator that takes no table."""
+    check("ConvCapsClassifier", ConvCapsClassifier(method="lda"))
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+LISTED = [name for name in re.findall(r"`(check_\w+)`", PAGE.read_text("utf-8")) if name != "check_estimator"]
+REASONS = dict.fromkeys(LISTED, "its table holds no places of pixels")
+
+
+@estimator_checks.parametrize_with_checks(
+    [PixelClassifier(SCENE, LDA)], expected_failed_checks=lambda estimator: REASONS, xfail_strict=True
 )
-def test_checks_of_scikit_learn_that_need_no_table(check: Callable[[str, object], None], estimator: object) -> None:
-    check(type(estimator).__name__, estimator)
+def test_all_checks_of_scikit_learn_but_those_on_the_page(
+    estimator: PixelClassifier, check: Callable[[PixelClassifier], None]
+) -> None:
+    """A check on the page that passes is an error too."""
+    check(estimator)
+
+
+def test_every_check_on_the_page_is_one() -> None:
+    known = {name for name, _ in inspect.getmembers(estimator_checks, inspect.isfunction)}
+    assert len(LISTED) > 20 and len(set(LISTED)) == len(LISTED) and set(LISTED) <= known
+
+
+def test_what_those_checks_ask_over_pixels() -> None:
+    """The same questions, with places of pixels in place of random tables."""
+    estimator = PixelClassifier(SCENE, LDA)
+    assert estimator.fit(PIXELS, NAMES) is estimator
+    before, likely = dict(vars(estimator)), estimator.predict_proba(PIXELS)
+    turned = np.random.default_rng(0).permutation(len(PIXELS))
+    np.testing.assert_array_equal(estimator.predict_proba(PIXELS[turned]), likely[turned])
+    np.testing.assert_array_equal(np.vstack([estimator.predict_proba(row[None]) for row in PIXELS[:9]]), likely[:9])
+    assert vars(estimator).keys() == before.keys() and estimator.classifier is LDA
+    for given in (np.asfortranarray(PIXELS), PIXELS.astype(np.float64), PIXELS.tolist()):
+        np.testing.assert_array_equal(estimator.predict_proba(given), likely)
+    again = PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES).fit(PIXELS, NAMES)
+    np.testing.assert_array_equal(again.predict_proba(PIXELS), likely)
+    kept = pickle.loads(pickle.dumps(estimator.classifier_))
+    np.testing.assert_array_equal(kept.predict(SCENE), estimator.classifier_.predict(SCENE))
+    with pytest.raises(SceneError, match="X has 1 features, but PixelClassifier is expecting 2"):
+        estimator.predict(np.arange(4))
+
+
+def test_tags_of_the_classifier_of_scenes() -> None:
+    tags = get_tags(ConvCapsClassifier())
+    assert is_classifier(ConvCapsClassifier()) and tags.target_tags.required
+    assert tags.input_tags.three_d_array and not tags.input_tags.two_d_array
 
 
 @pytest.mark.parametrize(
@@ -116,7 +171,9 @@ def test_what_is_no_pixel_is_refused(places: np.ndarray, said: str) -> None:
 
 def test_other_mistakes_are_explained() -> None:
     with pytest.raises(SceneError, match="give the Scene"):
-        PixelClassifier(CUBE, LDA).fit(PIXELS, NAMES)  # type: ignore[arg-type]
+        PixelClassifier(None, LDA).fit(PIXELS, NAMES)
+    with pytest.raises(SceneError, match=r"open it first, open_scene\('scene.tif'\)"):
+        PixelClassifier("scene.tif", LDA).fit(PIXELS, NAMES)  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         PixelClassifier(SCENE, LDA).predict(PIXELS)
     with pytest.raises(LabelsError, match="one for each"):

@@ -13,18 +13,22 @@ if TYPE_CHECKING:
     from hypercaps.data.scene import Scene
     from hypercaps.data.splits import Split, split_blocks, split_by_share, split_per_class, split_polygons
     from hypercaps.errors import HypercapsError
+    from hypercaps.inference.class_map import ClassMap
+    from hypercaps.inference.metrics import Scores
     from hypercaps.io.open import open_labels, open_mask, open_scene, open_split
     from hypercaps.training.scene_cache import SceneCache
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
+    "ClassMap": "inference.class_map",
     "ConvCapsClassifier": "classifier",
     "HypercapsError": "errors",
     "Labels": "data.labels",
     "Legend": "data.labels",
     "Scene": "data.scene",
     "SceneCache": "training.scene_cache",
+    "Scores": "inference.metrics",
     "Split": "data.splits",
     "load_model": "classifier",
     "open_labels": "io.open",
@@ -38,12 +42,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "ClassMap",
     "ConvCapsClassifier",
     "HypercapsError",
     "Labels",
     "Legend",
     "Scene",
     "SceneCache",
+    "Scores",
     "Split",
     "load_model",
     "open_labels",

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
+
 from hypercaps.compute.devices import import_torch
 from hypercaps.data import splits
 from hypercaps.data.labels import Labels
@@ -19,13 +21,14 @@ from hypercaps.data.splits import Split
 from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model_file import read_model
-from hypercaps.inference.model_user import ModelUser
+from hypercaps.inference.model_user import Cube, ModelUser
 from hypercaps.inference.parameters import Parameters
 from hypercaps.inference.run_metrics import Baseline
 from hypercaps.inference.scoring import calibrate
+from hypercaps.inference.shown_progress import ShownProgress, both
 from hypercaps.selection.candidates import LDA
 from hypercaps.selection.settings import AUTO, Settings
-from hypercaps.training.checks import check_kinds, check_split, warn_of_similar_names
+from hypercaps.training.checks import as_labels, as_scene, check_split, warn_of_similar_names
 
 if TYPE_CHECKING:
     from hypercaps.data.splits.folds import Folds
@@ -49,7 +52,8 @@ class ConvCapsClassifier(ModelUser, Parameters):
     """Classify every pixel of a scene with 1D-ConvCapsNet, or with another registered method.
 
     Follows scikit-learn's conventions: the constructor stores its arguments, ``fit`` checks them, and attributes that
-    end in ``_`` exist after ``fit``. ``X`` is a :class:`Scene`, ``y`` are :class:`Labels` on its grid.
+    end in ``_`` exist after ``fit``. ``X`` is a :class:`Scene` or an array (rows, columns, bands), ``y`` are
+    :class:`Labels` on its grid or an array (rows, columns) of class numbers.
 
     Parameters
     ----------
@@ -169,8 +173,8 @@ class ConvCapsClassifier(ModelUser, Parameters):
 
     def fit(
         self,
-        scene: Scene,
-        labels: Labels,
+        scene: Scene | Cube,
+        labels: Labels | npt.NDArray[Any],
         split: Split | None = None,
         *,
         evaluate: bool = True,
@@ -178,14 +182,15 @@ class ConvCapsClassifier(ModelUser, Parameters):
         observer: FoldObserver | None = None,
         checkpoint: CheckpointFile | None = None,
         cache: SceneCache | None = None,
+        progress: bool | None = None,
     ) -> ConvCapsClassifier:
         """Train on the labelled pixels of a scene and score the test pixels.
 
         Parameters
         ----------
-        scene : Scene
-            Cube of (rows, columns, bands), in memory or in a file.
-        labels : Labels
+        scene : Scene or (rows, columns, bands) array
+            Cube in memory or in a file.
+        labels : Labels or (rows, columns) array
             Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
         split : Split, optional
             Training, validation and test pixels. Default: drawn by ``draw_split``.
@@ -200,17 +205,19 @@ class ConvCapsClassifier(ModelUser, Parameters):
             Where the training keeps a checkpoint, and continues from one that is there. Not used for folds.
         cache : SceneCache, optional
             Of this scene, from earlier trainings on it: what they computed of the scene is not computed again.
+        progress : bool, optional
+            Whether to show progress, in a notebook as a bar, elsewhere on stderr. Default: in notebooks and interactive
+            sessions on a terminal, and not in scripts; not if ``on_progress`` or ``observer`` is given.
 
         Returns
         -------
         ConvCapsClassifier
             This classifier.
         """
-        check_kinds(scene, labels)
         import_torch("training")
-        from hypercaps.inference.familiarity_fit import fit_familiarity
         from hypercaps.training.scene_cache import SceneCache
 
+        scene, labels = as_scene(scene), as_labels(labels)
         own_cache = SceneCache(scene)
         cache = own_cache if cache is None else cache
         cache.check_is_of(scene)
@@ -227,16 +234,29 @@ class ConvCapsClassifier(ModelUser, Parameters):
         self.folds_: Folds | None = settings.draw_folds(scene, labels, split)
         self.selection_: FoldedResult | None = None
         self.baseline_: Baseline | None = None
-        if self.folds_ is None:
-            self._fit_once(cache, labels, on_progress, checkpoint)
-        else:
-            self._fit_folds(cache, labels, on_progress, observer or FoldObserver())
-        own_cache.forget_spectra()  # large, and not needed any more
-        familiarity = fit_familiarity(cache, labels, split, self.folds_, self.seed)
-        self.model_ = replace(self.model_, statistics=cache.statistics, familiarity=familiarity)
-        if evaluate:
-            self._evaluate_fit(cache, labels)
+        observer = observer or FoldObserver()
+        if progress is None and (on_progress is not None or observer != FoldObserver()):
+            progress = False  # the caller shows it
+        with ShownProgress("fit", progress) as shown:
+            if shown.is_shown:
+                on_progress = both(shown.training, on_progress)
+                observer = replace(observer, on_comparing=both(shown.comparing, observer.on_comparing))
+            if self.folds_ is None:
+                self._fit_once(cache, labels, on_progress, checkpoint)
+            else:
+                self._fit_folds(cache, labels, on_progress, observer)
+            own_cache.forget_spectra()  # large, and not needed any more
+            self._describe_ground(cache, labels)
+            if evaluate:
+                self._evaluate_fit(cache, labels, shown)
         return self
+
+    def _describe_ground(self, cache: SceneCache, labels: Labels) -> None:
+        """Add what tells new scenes and unknown ground from those of the training."""
+        from hypercaps.inference.familiarity_fit import fit_familiarity
+
+        familiarity = fit_familiarity(cache, labels, self.split_, self.folds_, self.seed)
+        self.model_ = replace(self.model_, statistics=cache.statistics, familiarity=familiarity)
 
     def _fit_once(
         self, cache: SceneCache, labels: Labels, on_progress: OnTraining | None, checkpoint: CheckpointFile | None
@@ -273,11 +293,11 @@ class ConvCapsClassifier(ModelUser, Parameters):
             self._calibrate(cache.scene, labels)
 
     def _calibrate(self, scene: Scene, labels: Labels) -> None:
-        with self._applied(scene) as model:
+        with self._applied() as model:
             calibration = calibrate(model, scene, labels, self.split_.val, self._known_of(scene))
         self.model_ = replace(self.model_, calibration=calibration)
 
-    def _evaluate_fit(self, cache: SceneCache, labels: Labels) -> None:
+    def _evaluate_fit(self, cache: SceneCache, labels: Labels, shown: ShownProgress) -> None:
         """Score the test pixels or the out-of-fold predictions, and LDA on the same pixels."""
         scene = cache.scene
         if self.split_.kind == "folds":
@@ -288,7 +308,8 @@ class ConvCapsClassifier(ModelUser, Parameters):
             metrics = self.scores_.to_json() | asdict(self.selection_.facts()) | {"baseline": baseline}
             self.model_ = replace(self.model_, out_of_fold=metrics | {"scene_fingerprint": scene.fingerprint()})
         elif self.split_.test.size:
-            self.scores_ = self.evaluate(scene, labels, self.split_)
+            on_progress = shown.mapping if shown.is_shown else None
+            self.scores_ = self.evaluate(scene, labels, self.split_, on_progress, progress=False)
             is_lda = self.method == LDA.method and self.model_.patch == LDA.patch
             self.baseline_ = None if is_lda else self._lda_baseline(cache, labels)
         else:
@@ -308,23 +329,23 @@ class ConvCapsClassifier(ModelUser, Parameters):
         started = time.perf_counter()
         lda.model_ = fit_model(lda._settings().spec.job(cache.scene, labels, lda.split_), cache=cache).model
         seconds = time.perf_counter() - started
-        scores = lda.evaluate(cache.scene, labels, lda.split_)
+        scores = lda.evaluate(cache.scene, labels, lda.split_, progress=False)
         return Baseline(LDA.method, scores.oa, seconds, scores.oa_interval)
 
     def _settings(self) -> Settings:
         return Settings(**self.get_params(deep=False))
 
-    def draw_split(self, labels: Labels, scene: Scene | None = None) -> Split:
+    def draw_split(self, labels: Labels | npt.NDArray[Any], scene: Scene | Cube | None = None) -> Split:
         """Draw the split that ``fit`` uses for these labels.
 
         Parameters
         ----------
-        labels : Labels
+        labels : Labels or (rows, columns) array
             As given to ``fit``, without labels on invalid pixels: ``labels.where_valid(scene)``.
-        scene : Scene, optional
+        scene : Scene or (rows, columns, bands) array, optional
             If it is a mosaic, folds hold out whole tiles of it.
         """
-        return self._settings().draw_split(labels, scene)
+        return self._settings().draw_split(as_labels(labels), None if scene is None else as_scene(scene))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the comparison and the known scores, which hold the scene: a scene need not be picklable."""

@@ -41,7 +41,11 @@ class ModelError(HypercapsError, ValueError):
     """A network that can't be built for these bands or parameters."""
 
 
-class MissingTorchError(ModelError, ImportError):
+class MissingLibraryError(HypercapsError, ImportError):
+    """Something that an optional library does, where it is not installed."""
+
+
+class MissingTorchError(ModelError, MissingLibraryError):
     """Something that torch computes, where torch is not installed."""
 
 

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.errors import LabelsError, SceneError
 from hypercaps.inference.predict import WINDOW, windows_of
+from hypercaps.training.checks import as_scene
 
 Places = npt.NDArray[np.int64]
 
@@ -34,7 +37,7 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    scene : Scene
+    scene : Scene or (rows, columns, bands) array
         The scene that all pixels lie in.
     classifier : ConvCapsClassifier, optional
         Method, recipe and other settings, e.g. ``ConvCapsClassifier(method="lda")``; a grid search reaches them as
@@ -64,7 +67,9 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(self, scene: Scene | None = None, classifier: ConvCapsClassifier | None = None) -> None:
+    def __init__(
+        self, scene: Scene | npt.NDArray[Any] | None = None, classifier: ConvCapsClassifier | None = None
+    ) -> None:
         self.scene, self.classifier = scene, classifier
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> PixelClassifier:  # noqa: N803 - scikit-learn's name
@@ -78,7 +83,8 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Their classes.
         """
         scene = self._checked_scene()
-        places, classes = self._places(X), np.asarray(y)
+        classes = self._targets(y)
+        places, self.n_features_in_ = self._places(X)
         if classes.shape != places.shape:
             raise LabelsError(f"{places.size} pixels and {classes.shape} classes were given: one for each is expected")
         if np.unique(places).size != places.size:
@@ -91,22 +97,21 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._refuse_invalid(places, labels.where_valid(scene).array.ravel()[places] == 0)
         settings = ConvCapsClassifier() if self.classifier is None else clone(self.classifier)
         settings.set_params(split_by="none")
-        self.classifier_ = settings.fit(scene, labels, evaluate=False)
-        self.n_features_in_ = 1 if np.ndim(X) == 1 else np.shape(X)[1]
+        self.classifier_ = settings.fit(scene, labels, evaluate=False, progress=False)
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:  # noqa: N803
         """Classes (N,) of pixels."""
-        check_is_fitted(self)
-        places = self._places(X)
-        number = self.classifier_.map(self._checked_scene(), only=self._mask(places)).classes.ravel()[places]
+        places = self._known_places(X)
+        number = self.classifier_.map(self._checked_scene(), only=self._mask(places), progress=False).classes.ravel()[
+            places
+        ]
         self._refuse_invalid(places, number == 0)
         return np.asarray(self.classes_[number - 1])
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:  # noqa: N803
         """Scores (N, n) of all classes, which sum to 1; not calibrated, because every given pixel trained."""
-        check_is_fitted(self)
-        scene, places = self._checked_scene(), self._places(X)
+        scene, places = self._checked_scene(), self._known_places(X)
         scores = np.full((scene.rows * scene.cols, self.classes_.size), np.nan, dtype=np.float32)
         grid = scores.reshape(scene.rows, scene.cols, -1)
         windows = windows_of(scene, WINDOW)
@@ -117,30 +122,54 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def _checked_scene(self) -> Scene:
-        if not isinstance(self.scene, Scene):
+        if self.scene is None:
             raise SceneError(
-                f"PixelClassifier(scene) is {type(self.scene).__name__}: give the Scene that the pixels lie in, such "
-                "as open_scene('scene.tif') or Scene.from_array(cube)"
+                "PixelClassifier(scene) is None: give the Scene that the pixels lie in, such as "
+                "open_scene('scene.tif') or Scene.from_array(cube)"
             )
-        return self.scene
+        return as_scene(self.scene)
 
-    def _places(self, X: npt.ArrayLike) -> Places:  # noqa: N803
-        """Flat indices (N,) of pixels."""
-        scene, given = self._checked_scene(), np.asarray(X)
-        if not np.issubdtype(given.dtype, np.integer) or given.ndim not in (1, 2) or given.shape[1:] > (2,):
+    def _known_places(self, X: npt.ArrayLike) -> Places:  # noqa: N803
+        """Flat indices (N,) of pixels, given as to ``fit``."""
+        check_is_fitted(self)
+        places, columns = self._places(X)
+        if columns != self.n_features_in_:
+            raise SceneError(
+                f"X has {columns} features, but PixelClassifier is expecting {self.n_features_in_} features as input: "
+                "give the places of pixels as they were given to fit"
+            )
+        return places
+
+    def _places(self, X: npt.ArrayLike) -> tuple[Places, int]:  # noqa: N803
+        """Flat indices (N,) of pixels, and the number of columns that they were given in."""
+        scene = self._checked_scene()
+        given = check_array(X, ensure_2d=False, dtype=None, estimator=self, input_name="X")
+        is_whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and bool((given == np.floor(given)).all()))
+        if not is_whole or given.shape[1:] > (2,):
             raise SceneError(
                 f"X has shape {given.shape} of {given.dtype}: rows and columns of pixels (N, 2), or their flat indices "
                 "(N,), are expected, as whole numbers; spectra belong into the scene"
             )
         if given.shape[1:] == (2,):
             inside = ((given >= 0) & (given < scene.shape[:2])).all()
-            flat = given[:, 0].astype(np.int64) * scene.cols + given[:, 1]
+            flat = given[:, 0].astype(np.int64) * scene.cols + given[:, 1].astype(np.int64)
         else:
             flat = given.ravel().astype(np.int64)
             inside = ((flat >= 0) & (flat < scene.rows * scene.cols)).all()
         if not inside:
             raise SceneError(f"X has pixels outside scene {scene.name!r}, which has {scene.rows} x {scene.cols}")
-        return np.asarray(flat)
+        return np.asarray(flat), 2 if given.shape[1:] == (2,) else 1
+
+    def _targets(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Classes (N,)."""
+        if y is None:
+            raise LabelsError(
+                "PixelClassifier requires y to be passed, but the target y is None: give one class per pixel"
+            )
+        classes = column_or_1d(y, warn=True)
+        assert_all_finite(classes, input_name="y")
+        check_classification_targets(classes)
+        return np.asarray(classes)
 
     def _mask(self, places: Places) -> npt.NDArray[np.bool_]:
         scene = self._checked_scene()

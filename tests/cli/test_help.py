@@ -129,3 +129,10 @@ def test_the_help_names_a_page_that_exists(name: str) -> None:
 
 def test_the_help_of_the_program_names_the_front_page() -> None:
     assert "See docs/index.md." in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_no_default_is_in_brackets_twice() -> None:
+    """typer writes (...) around a default that is described in words."""
+    described = [option.show_default for command in COMMANDS.values() for option in options_of(command)]
+    words = [text for text in described if isinstance(text, str)]
+    assert words and not [text for text in words if text.startswith("(")]

@@ -156,6 +156,10 @@ def test_the_exit_code_of_a_study_without_any_result(files: Path) -> None:
     assert hypercaps("study", study, "--out", out).exit_code == 0
     missing = hypercaps("study", study, "--out", out, "--scenes", "gone")
     assert missing.exit_code == 2 and "could be opened (gone)" in missing.stderr
+    quiet = hypercaps("study", study, "--out", out, "--scenes", "gone", "--quiet")
+    assert quiet.exit_code == 2 and "Missing gone: there is no file" in quiet.stderr
+    failed = hypercaps("study", study, "--out", files / "new", "--methods", "3d-cnn", "--scenes", "mine", "--quiet")
+    assert failed.exit_code == 1 and "failed" in failed.stderr.partition("Error:")[0]
     partly = hypercaps("study", study, "--out", files / "other", "--methods", "3d-cnn")
     assert partly.exit_code == 1 and "Missing scenes: gone" in partly.output
 

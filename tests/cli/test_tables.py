@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
-from hypercaps.cli.tables import print_scores
+from hypercaps.cli.tables import print_facts, print_scores
 from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.pipeline.describe import Description
 from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
 
 
@@ -54,6 +55,14 @@ def test_other_splits_look_as_before() -> None:
     assert "OA 84.10 % AA 87.50 % kappa 73.00 % on 210 test pixels (230 training, 0 validation pixels)" in lines
     assert any(line.startswith("Split: random (pixels at random), leakage 50.0 %") for line in lines)
     assert "1,234 parameters, 8 epochs in 12.5 s, weights of epoch 7" in lines
+
+
+def test_paths_are_printed_as_a_whole() -> None:
+    path = f"/scenes/{'a' * 90}/labels.gpkg"
+    console = Console(file=io.StringIO(), width=60)
+    print_facts(console, Description("vector labels", {"file": path}))
+    assert isinstance(console.file, io.StringIO)
+    assert path in re.sub(r"\s+", "", console.file.getvalue())
 
 
 def test_nothing_is_scored_without_a_split() -> None:

@@ -99,6 +99,25 @@ def test_nothing_large_is_imported(files: Files, tmp_path: Path, command: str, b
                 np.testing.assert_array_equal(raster.read(1), values)
 
 
+def test_a_map_is_started_without_other_commands_and_without_what_draws_bars(files: Files, tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from hypercaps.cli import main\n"
+        f"sys.argv = ['hypercaps', 'map', {str(files.model())!r}, {str(files.scene)!r}, '--out', 'map.tif']\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    loaded = {name for name in sys.modules if name.startswith('hypercaps.cli.')} | {'rich', 'psutil'}\n"
+        "    print(*sorted(loaded & set(sys.modules)))\n"
+    )
+    plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True, cwd=tmp_path, env=plain
+    )
+    used = {"events", "map", "messages", "options", "process", "root", "values"}
+    assert set(done.stdout.splitlines()[-1].split()) == {f"hypercaps.cli.{name}" for name in used}
+
+
 def test_the_module_of_torch_gives_the_same_bits(files: Files) -> None:
     scene, model = Scene.from_array(np.load(files.scene)), load_model(files.model()).model_
     by_module = replace(model, network=model.module)

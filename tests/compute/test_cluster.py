@@ -34,10 +34,11 @@ from hypercaps.data.tiling import TILE
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import ClusterError, DataWarning, SceneError
 from hypercaps.inference.calibration import Calibration
+from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.familiarity import Familiarity
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
-from hypercaps.inference.predict import ClassMap, WindowOutputs, map_familiarity, map_scene, map_scores, map_window
+from hypercaps.inference.predict import WindowOutputs, map_familiarity, map_scene, map_scores, map_window
 from hypercaps.io.open import Opening, open_scene
 from hypercaps.io.paths import absolute
 from hypercaps.models.registry import get_method

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
+from hypercaps.data import scene as scene_module
 from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
@@ -46,6 +49,38 @@ def test_the_checksum_depends_on_valid_values_and_their_places() -> None:
     others = [Pixels(changed, valid), Pixels(values, np.ones_like(valid)), Pixels(values[::-1], valid[::-1])]
     others += [Pixels(values[:, ::-1], valid[:, ::-1]), Pixels(values[:, :, ::-1], valid)]
     assert all(other.checksum() != expected for other in others)
+
+
+def test_a_scene_is_read_while_another_thread_imports_masked_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy.ma", ModuleType("numpy.ma"))  # its classes are not there yet
+    assert Scene.from_array(np.ones((2, 2, 3))).read().valid.all()
+
+
+@pytest.mark.parametrize("most", [1 << 23, 1], ids=["boxes", "parts"])
+def test_windows_of_a_tiled_file_are_read_block_by_block(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    cube = np.random.default_rng(0).normal(size=(40, 50, 3))
+    cube[12, 13] = np.nan
+    cube[30:, 40:] *= 1e20  # absurd
+    whole, read = Scene.from_array(cube), []
+
+    def reader(rows: slice, cols: slice) -> Pixels:
+        read.append((rows.start // 16, cols.start // 16))
+        assert ((rows.stop - 1) // 16, (cols.stop - 1) // 16) == read[-1]  # never across blocks
+        return whole.reader(rows, cols)
+
+    monkeypatch.setattr(scene_module, "_STRIP_VALUES", most)
+    scene = replace(whole, reader=reader, block=(16, 16))
+    windows = [Window(0, 4, 0, 4), Window(10, 20, 12, 18), Window(8, 12, 4, 8), Window(28, 36, 36, 50)]
+    found = scene.read_windows(windows)
+    blocks = read[:8]  # then the limit of absurd values is looked for
+    for at, pixels in zip(windows, found, strict=True):
+        values, valid = whole.read(at.rows, at.cols)
+        np.testing.assert_array_equal(pixels.valid, valid)
+        np.testing.assert_array_equal(pixels.values[valid], values[valid])
+    assert not found[1].valid.all() and not found[3].valid.all()
+    if most > 1:
+        assert len(set(blocks)) == 8
+    np.testing.assert_equal(scene.fingerprint(), replace(scene, block=None, reader=whole.reader).fingerprint())
 
 
 def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None:
@@ -183,6 +218,17 @@ def test_labels_of_another_shape_are_refused() -> None:
         Labels.from_array(np.ones((2, 2), int)).check_fits(scene)
     with pytest.raises(LabelsError, match="transposed"):
         Labels.from_array(np.ones((4, 3), int)).check_fits(scene)
+
+
+def test_bands_that_come_first_are_recognised() -> None:
+    scene = Scene.from_array(np.ones((4, 5, 6)))
+    with pytest.raises(LabelsError, match="bands seem to come first"):
+        Labels.from_array(np.ones((5, 6), dtype=int)).check_fits(scene)
+
+
+def test_masked_labels_are_unlabelled() -> None:
+    array = np.ma.masked_equal([[1, 2], [2, 3]], 2)
+    np.testing.assert_array_equal(Labels.from_array(array).array, [[1, 0], [0, 3]])
 
 
 def test_labels_on_invalid_pixels_are_dropped_with_a_count() -> None:

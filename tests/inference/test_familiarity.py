@@ -60,6 +60,25 @@ def test_pixels_without_validation_are_compared_with_other_units() -> None:
     assert np.median(by_units.known) > 2 * np.median(alone.known)
 
 
+@pytest.mark.parametrize("of_each_class", [3, 8])
+@pytest.mark.parametrize("with_folds", [True, False])
+def test_known_ground_is_familiar_to_a_few_labels(of_each_class: int, with_folds: bool) -> None:
+    cube, truth = make_fields(rows=60, cols=60, classes=4, bands=60)
+    rng = np.random.default_rng(2)
+    cube = cube + rng.normal(scale=cube.std() / 2, size=cube.shape).astype(np.float32)  # noise in every component
+    flat = truth.ravel()
+    train = np.sort(np.concatenate([rng.permutation(np.flatnonzero(flat == c))[:of_each_class] for c in (1, 2, 3, 4)]))
+    labels = Labels.from_array(truth).only_pixels(train)
+    folds = draw_folds(labels, label_units(labels)) if with_folds else None
+    nothing = np.empty(0, dtype=np.int64)
+    split = Split(train, nothing, nothing, shape=labels.shape)
+    scene = Scene.from_array(cube)
+    familiarity = of_scene(fit_familiarity(SceneCache(scene), labels, split, folds, 0), scene)
+    others = np.setdiff1d(np.flatnonzero(flat), train)
+    # A tenth of known ground, give or take what so few labels can tell.
+    assert (familiarity.ravel()[others] < 0.1).mean() < 0.3
+
+
 def test_one_pixel_of_each_class_is_enough() -> None:
     scene, labels = fields()
     flat = labels.array.ravel()

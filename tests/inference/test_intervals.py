@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from hypercaps.data.labels import Legend
-from hypercaps.inference.intervals import Interval, score_intervals
+from hypercaps.inference.intervals import Interval, map_accuracy, predicted_units, score_intervals
 from hypercaps.inference.metrics import score
 
 matrices = st.integers(2, 6).flatmap(
@@ -127,3 +127,23 @@ def test_kappas_interval_is_that_of_its_draws_where_units_are_many() -> None:
 def test_no_test_pixel() -> None:
     with pytest.raises(ValueError, match="no test pixel"):
         score_intervals(np.zeros((2, 2)), np.ones(2))
+
+
+def test_map_accuracy_weights_mapped_classes_by_their_areas() -> None:
+    """Two classes with as many labels each, of which the easy one covers a tenth of the map."""
+    confusion = np.array([[60, 0, 0], [40, 100, 0], [0, 0, 0]])  # user's accuracies 0.6 and 1
+    found = map_accuracy(confusion, np.array([900, 100, 50]), np.array([10, 10, 0]))
+    assert found is not None
+    accuracy, interval = found
+    assert accuracy == pytest.approx(100 * (0.9 * 0.6 + 0.1 * 1.0))
+    assert interval.low < accuracy < interval.high and interval.low < 45
+    many = map_accuracy(confusion, np.array([900, 100, 0]), np.array([1000, 1000, 0]))
+    assert many is not None and many[1].high - many[1].low < 8
+    assert map_accuracy(confusion, np.array([0, 0, 50]), np.array([10, 10, 0])) is None  # nothing was tested there
+
+
+def test_stray_pixels_do_not_make_a_class_well_tested() -> None:
+    """Twenty units of the first class have one pixel each that was predicted as the second one."""
+    confusion = np.array([[1980, 20], [0, 100]])
+    units = predicted_units(confusion, np.array([20, 1]))
+    assert units.tolist() == pytest.approx([19.8, 1.2])  # 21 in all, as there are

@@ -32,7 +32,7 @@ SPLIT = [
     "distances", "leakage",
     "patch", "parameters",
 ]  # fmt: skip
-EVIDENCE = ["baseline", "candidates", "areas", "doubtful"]
+EVIDENCE = ["baseline", "candidates", "areas", "map_accuracy", "map_accuracy_interval", "doubtful"]
 
 
 def metrics_with(confidence: ConfidenceReport | None) -> RunMetrics:
@@ -55,6 +55,8 @@ def test_reading_gives_what_was_written(confidence: ConfidenceReport | None) -> 
         baseline=Baseline("lda", 70.0, 0.1, (60.0, 80.0)),
         candidates=(row, replace(row, oa=None, oa_interval=None, outcome="not run")),
         areas=(AreaRow(1, "corn", 10.0, 11.0, 9.0, 12.0, "ha", True),),
+        map_accuracy=81.0,
+        map_accuracy_interval=(70.0, 90.0),
         per_class=(replace(trained.per_class[0], interval=(50.0, 100.0), units=3, users_interval=(9.0, 99.0)),),
     )
     for metrics in (evaluated, trained, both, folds, replace(evaluated, oa=None, aa=None, kappa=None)):

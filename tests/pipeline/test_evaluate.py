@@ -67,7 +67,7 @@ def test_a_random_split_that_leaks_says_what_that_means(made_files: tuple[Path, 
 @pytest.mark.parametrize(
     ("kind", "leakage", "patch", "advice"),
     [
-        ("random", 0.051, 7, "many test pixels"),
+        ("random", 0.051, 7, "The patches of 5 % of the test pixels contain"),
         ("random", 0.6, 7, "most test pixels"),
         ("random", 0.05, 7, None),
         ("random", 0.0, 1, "beside training pixels"),  # no patch can hold a neighbour
@@ -191,7 +191,7 @@ def test_both_train_by_the_recipe_and_not_by_what_it_came_to(
 ) -> None:
     """Recipe best takes its epochs from the number of training pixels, which two splits don't share."""
     recipes = METHODS["convcapsnet"].recipes
-    monkeypatch.setitem(recipes, "best", replace(recipes["best"], looked_at=8000, least_epochs=1))
+    monkeypatch.setitem(recipes, "best", replace(recipes["best"], looked_at=8000, least_epochs=1, least_second=0))
     how = ["--train", 0.5, "--val", 0.1, "--seed", 1]
     trained = hypercaps("train", *made_files, "--out", tmp_path / "run", *how, "--both", "--block", 10, "--no-map")
     assert trained.exit_code == 0, trained.output

@@ -172,3 +172,16 @@ def test_the_comparison_says_what_is_kept_without_proof() -> None:
     fields = wording.compared_text([row("lda"), network])
     assert "so convcapsnet-7-guided is kept unless a candidate is clearly more accurate." in fields
     assert "average of lda" not in fields
+
+
+def test_the_accuracy_of_the_map_is_given_for_folds_only() -> None:
+    said = wording.map_accuracy_text(folds_metrics(map_accuracy=81.23, map_accuracy_interval=(70.0, 90.0)))
+    assert said is not None and "81.2 % (70.0 to 90.0)" in said
+    assert wording.map_accuracy_text(folds_metrics()) is None
+    assert wording.map_accuracy_text(unscored_metrics(map_accuracy=81.0)) is None
+
+
+@pytest.mark.parametrize(("units", "said"), [("areas", True), ("blocks", True), ("tiles", False), ("polygons", False)])
+def test_the_note_of_intervals_says_what_counts_as_one(units: str, said: bool) -> None:
+    note = wording.interval_note(folds_metrics(units=units))
+    assert note is not None and ("pieces of one area count as one, in the table too" in note) == said

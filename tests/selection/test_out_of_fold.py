@@ -195,3 +195,19 @@ def test_nothing_depends_on_the_number_of_threads(options: dict[str, Any]) -> No
         assert one.scores_.to_json() == two.scores_.to_json()
         assert [row.log_loss for row in one.selection_.rows] == [row.log_loss for row in two.selection_.rows]
         np.testing.assert_array_equal(one.predict_proba(scene), two.predict_proba(scene))
+
+
+def test_pieces_of_one_area_are_one_sample() -> None:
+    """Three large areas, cut into many pieces: the interval is that of one or two areas of a class, not of pieces."""
+    cube = np.random.default_rng(0).normal(size=(60, 60, 8)).astype(np.float32)
+    array = np.zeros((60, 60), dtype=np.int16)
+    array[:40, :20], array[:20, 40:], array[40:, 40:] = 1, 2, 2
+    cube[array == 2] += 4
+    labels = Labels.from_array(array)
+    fitted = ConvCapsClassifier(method="lda", split_by="folds", block=8).fit(Scene.from_array(cube), labels)
+    selection, scores = fitted.selection_, fitted.scores_
+    assert selection is not None and scores is not None and scores.oa_interval is not None
+    problem = selection.problem
+    assert (problem.folds.units.per_class() > 10).all()
+    assert problem.samples(problem.truth, 2).tolist() == [1, 2]
+    assert scores.oa > 95 and scores.oa_interval[0] < 60

@@ -130,6 +130,26 @@ def test_only_the_network_that_lda_favours_is_run(
     assert sum(one[0] == "convcapsnet" for one in ran) == 5
 
 
+@pytest.mark.parametrize(
+    ("lda", "fields"),
+    [
+        ({1: 0.3, 3: 0.27, 5: 0.3, 7: 0.3}, False),  # a polygon more: by chance
+        ({1: 0.5, 3: 0.1, 5: 0.3, 7: 0.3}, True),
+        ({1: 0.04, 3: 0.0, 5: 0.04, 7: 0.04}, True),  # nothing left to gain
+    ],
+)
+def test_a_few_units_must_show_clearly_that_windows_help(
+    lda: dict[int, float], fields: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = polygon_problem(polygons=36, pixels=7, classes=2, bands=26)
+    fake_folds(monkeypatch, lambda spec: lda[spec.patch or 0] if spec.method == "lda" else 0.3)
+    fake_propagation(monkeypatch, 0.0)
+    race, _ = race_of(few, "lda", "lda-3", "lda-5", "lda-7", "convcapsnet")
+    race.run()
+    assert race.results[race.settings.candidates[1]].correct > race.results[race.settings.candidates[0]].correct
+    assert (race.default is not None) == fields
+
+
 @pytest.mark.parametrize(("wrong", "kept"), [(0.12, True), (0.6, False)])
 def test_in_a_scene_of_fields_a_network_is_given_up_only_if_it_is_clearly_worse(
     wrong: float, kept: bool, problem: FoldProblem, monkeypatch: pytest.MonkeyPatch

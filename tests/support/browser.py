@@ -19,7 +19,8 @@ import pytest
 from matplotlib.image import imread
 
 OWN_HOST = "browser.invalid"
-UPDATES = "redirector.gvt1.com"  # where chromium looks for its own components, at times and whatever its options
+# Where chromium looks for its own components, at times and whatever its options.
+UPDATES = ("redirector.gvt1.com", "update.googleapis.com")
 QUIET = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
@@ -54,7 +55,7 @@ def recording_proxy() -> Iterator[tuple[int, set[str]]]:
             self.do_GET()
 
         def note(self, host: str) -> None:
-            if host not in (OWN_HOST, UPDATES):
+            if host not in (OWN_HOST, *UPDATES):
                 asked.add(host)
             self.send_error(404)
 

@@ -133,10 +133,10 @@ def next_event(events: queue.Queue[tuple[str, Any]], name: str) -> Any:
 
 
 @contextmanager
-def served(scene: str | Path, project: Path) -> Iterator[Served]:
-    """Serve a scene on a free port of loopback."""
+def served(scene: str | Path, project: Path, port: int = 0) -> Iterator[Served]:
+    """Serve a scene on a port of loopback, by default any that is free."""
     cube = open_scene(scene)
-    listener = listen(LOCAL, 0)
+    listener = listen(LOCAL, port)
     port = listener.getsockname()[1]
     access = Access(host_names(LOCAL), port)
     computing = Computing(Opening.of(str(scene)), str(scene), niceness=0)  # tests wait for it

@@ -79,6 +79,16 @@ def test_noise_is_added_to_training_patches_only_with_its_standard_deviation() -
     assert torch.equal(again.spectra, noisy.spectra)
 
 
+def test_noise_of_the_next_epoch_takes_the_memory_of_the_last() -> None:
+    store, rng = examples().store, np.random.default_rng(1)
+    clean = store.spectra.clone()
+    last = store.with_noise(torch.arange(5), 0.7, rng)
+    alone = store.with_noise(torch.arange(3, 9), 0.7, np.random.default_rng(2))
+    following = store.with_noise(torch.arange(3, 9), 0.7, np.random.default_rng(2), last)
+    assert following.spectra.data_ptr() == last.spectra.data_ptr() != store.spectra.data_ptr()
+    assert torch.equal(following.spectra, alone.spectra) and torch.equal(store.spectra, clean)
+
+
 @pytest.mark.parametrize("steps", [2, 3, 4, 5, 17, 200])
 def test_the_learning_rate_follows_torchs_one_cycle(steps: int) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.01)

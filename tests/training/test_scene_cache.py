@@ -69,6 +69,7 @@ def test_statistics_spectra_and_graph_are_computed_once(
         (scene_cache, "sample_statistics"),
         (scene_cache, "edge_features"),
         (PixelGraph, "of"),
+        (PatchStore, "mean_spectra"),
     ):
         monkeypatch.setattr(module, name, fail)
     store = PatchStore.__init__

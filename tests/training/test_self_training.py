@@ -164,7 +164,14 @@ class TestStages:
 
     @pytest.mark.parametrize(
         ("pixels", "first", "second", "extra"),
-        [(160, 40, 8, 1000), (512, 40, 20, 1000), (1024, 29, 22, 1024), (2045, 15, 11, 2045), (40_000, 8, 6, 40_000)],
+        [
+            (160, 40, 17, 1000),
+            (300, 40, 15, 1000),
+            (512, 40, 20, 1000),
+            (1024, 29, 22, 1024),
+            (2045, 15, 11, 2045),
+            (40_000, 8, 6, 40_000),
+        ],
     )
     def test_many_labels_need_fewer_epochs(self, pixels: int, first: int, second: int, extra: int) -> None:
         assert isinstance(self.recipe, SelfTraining)
@@ -175,4 +182,5 @@ class TestStages:
         assert isinstance(self.recipe, SelfTraining)
         assert self.recipe.stages(1000, 5000, 100) == (100, 75, 1000)
         assert self.recipe.stages(1000, 5000, 1) == (1, 1, 1000)
+        assert self.recipe.stages(160, 5000, 20) == (20, 9, 1000)  # half of 40 epochs: half of the least second stage
         assert self.recipe.stages(1000, 10, 20)[2] == 10 and self.recipe.stages(1000, 0, 20) == (20, 0, 0)

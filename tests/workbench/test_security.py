@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from hypercaps.workbench import label_routes, scene_routes, state_routes, training_routes
 from hypercaps.workbench.security import HEADERS, MOST_JSON, UPLOAD
+from hypercaps.workbench.serving import LOCAL, listen
 from support.workbench import Page, Served, served
 
 ROUTERS = (state_routes, scene_routes, label_routes, training_routes)
@@ -219,3 +220,8 @@ def test_class_names_with_markup_stay_text(page: Page) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert name in [one["name"] for one in answer.json()["classes"]]
     page.done("/api/undo")
+
+
+def test_who_is_quicker_than_the_server_waits_and_is_not_refused() -> None:
+    with listen(LOCAL, 0) as listener, socket.create_connection(listener.getsockname(), timeout=5):
+        pass  # the address is printed as soon as the port is there

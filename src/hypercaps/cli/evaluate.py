@@ -8,9 +8,9 @@ import typer
 
 from hypercaps.cli import events
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_err, console_out
 from hypercaps.cli.progress import RunProgress
+from hypercaps.cli.root import app
 from hypercaps.cli.values import (
     STDOUT,
     Given,
@@ -84,7 +84,7 @@ def evaluate(
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
     truth = open_truth(scene, labels, cube, class_field, allow_remote, trained.legend, quiet=quiet)
-    cube = prepare_for(trained, cube, resample, adapt).scene
+    cube = prepare_for(trained, cube, resample, adapt, typed="adapt" in given.typed).scene
     set_threads(threads)
     metrics: RunMetrics | Mapping[str, RunMetrics]
     with RunProgress(console_err(quiet=quiet)) as shown:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.messages import console_out, say_written
+from hypercaps.cli.root import app
 from hypercaps.cli.values import STDOUT, check_json_file, open_cube, set_threads, with_bands_of, write_or_print_json
 from hypercaps.errors import SceneError
 
@@ -85,10 +85,9 @@ def _show(explanation: Explanation, out: Path | None, json_file: Path | None) ->
         write_or_print_json(stream, content)
     if json_file == STDOUT:
         return
-    console = console_out()
-    tables.print_explanation(console, explanation)
+    tables.print_explanation(console_out(), explanation)
     for path in files:
-        console.print(f"wrote {plain(path)}", soft_wrap=True)
+        say_written(path)
 
 
 def _pixel(text: str) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain
+from hypercaps.cli.root import app
 
 
 @app.command(epilog="Example:  hypercaps export runs/first --onnx model.onnx")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,9 +11,8 @@ import typer
 
 from hypercaps.cli import events
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
-from hypercaps.cli.messages import console_err, console_out, plain, say
-from hypercaps.cli.progress import RunProgress
+from hypercaps.cli.messages import console_err, plain, say, say_written, shows_bars
+from hypercaps.cli.root import app
 from hypercaps.cli.values import (
     Given,
     check_device,
@@ -25,6 +26,7 @@ from hypercaps.cli.values import (
 
 if TYPE_CHECKING:
     from hypercaps.compute.cluster.pool import Cluster
+    from hypercaps.inference.predict import OnProgress
     from hypercaps.inference.scene_shift import PreparedScene
     from hypercaps.pipeline.cluster_map import MapJob
     from hypercaps.pipeline.fill_map import Mapper
@@ -74,7 +76,7 @@ def map_(
     given = Given.of(ctx)
     refuse_together(given, "cluster", ("workers",))
     refuse_together(given, "quiet", ("progress",))
-    request = _make_request(ctx)
+    request = _make_request(given)
     check_device(given)
     cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
     if mask:
@@ -85,29 +87,40 @@ def map_(
 
     classifier = load_model(model, device=device, precision=precision)
     request.check_model(classifier.model_)
-    prepared = prepare_for(classifier.model_, cube, resample, adapt)
+    prepared = prepare_for(classifier.model_, cube, resample, adapt, typed="adapt" in given.typed)
     set_threads(threads)
     try:
-        with cluster_of(cluster, workers, threads) as pool, RunProgress(console_err(quiet=quiet)) as shown:
-            mapper = None if pool is None else _mapper_on(pool, ctx, prepared, request)
+        with cluster_of(cluster, workers, threads) as pool, _shown(quiet=quiet) as on_progress:
+            mapper = None if pool is None else _mapper_on(pool, given, prepared, request)
             sha256 = file_sha256(model)
-            make_map(classifier, prepared, request, model_sha256=sha256, mapper=mapper, on_progress=shown.mapping)
+            make_map(classifier, prepared, request, model_sha256=sha256, mapper=mapper, on_progress=on_progress)
     except KeyboardInterrupt:
         kept = f"What is finished is in {plain(request.partial)}: the same command with --resume goes on."
         say(f"Stopped. {kept if request.partial.exists() else 'Nothing was written.'}")
         raise typer.Exit(130) from None
-    console = console_out()
     for path in [request.main] if quiet else request.outputs():
-        console.print(f"wrote {plain(path)}", soft_wrap=True)
+        say_written(path)
     style = out.with_suffix(".qml") if "classes" in request.files else None
     events.write_result({**request.files, "picture": request.picture, "style": style})
 
 
-def _make_request(ctx: typer.Context) -> MapRequest:
+@contextmanager
+def _shown(*, quiet: bool) -> Iterator[OnProgress | None]:
+    """What to call while a scene is mapped; None where nothing is shown."""
+    if not shows_bars(quiet=quiet):
+        yield None
+        return
+    from hypercaps.cli.progress import RunProgress
+
+    with RunProgress(console_err(quiet=quiet)) as shown:
+        yield shown.mapping
+
+
+def _make_request(given: Given) -> MapRequest:
     from hypercaps.io.inputs import input_files
     from hypercaps.pipeline.requests import MapRequest
 
-    given, out = ctx.params, ctx.params["out"]
+    out = given["out"]
     is_picture = out.suffix.lower() == ".png"
     layers = {
         "classes": None if is_picture else out,
@@ -132,19 +145,18 @@ def _make_request(ctx: typer.Context) -> MapRequest:
     return request
 
 
-def _mapper_on(pool: Cluster, ctx: typer.Context, prepared: PreparedScene, request: MapRequest) -> Mapper:
+def _mapper_on(pool: Cluster, given: Given, prepared: PreparedScene, request: MapRequest) -> Mapper:
     from hypercaps.pipeline.cluster_map import cluster_mapper
 
-    return cluster_mapper(pool, _make_job(ctx, prepared), request)
+    return cluster_mapper(pool, _make_job(given, prepared), request)
 
 
-def _make_job(ctx: typer.Context, prepared: PreparedScene) -> MapJob:
+def _make_job(given: Given, prepared: PreparedScene) -> MapJob:
     """What the workers of a cluster need to open model and scene themselves."""
     from hypercaps.io.open import Opening
     from hypercaps.io.options import OpenOptions
     from hypercaps.pipeline.cluster_map import MapJob
 
-    given = ctx.params
     options = OpenOptions(wavelengths=given["wavelengths"], allow_remote=given["allow_remote"])
     chosen = {name: given[name] for name in ("device", "precision")}
     return MapJob.of(given["model"], Opening.of(given["scene"], options), prepared, **chosen)

@@ -5,6 +5,7 @@ rich is imported when a message is printed, so that ``hypercaps --help`` does no
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -92,6 +93,16 @@ def _console(*, stderr: bool, quiet: bool = False) -> Console:
             file=events.MessageStream(), force_terminal=False, color_system=None, width=_ENDLESS, highlight=False
         )
     return PrintableConsole(stderr=stderr, highlight=False, quiet=quiet)
+
+
+def shows_bars(*, quiet: bool = False) -> bool:
+    """Whether bars or events of progress may be shown: rich, which has the last word, is imported only then."""
+    asks = any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+    return not quiet and (events.are_asked_for() or asks or sys.stderr.isatty())
+
+
+def say_written(path: object) -> None:
+    typer.echo(f"wrote {printable(str(path))}")
 
 
 def say(text: str) -> None:

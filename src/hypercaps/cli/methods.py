@@ -7,8 +7,8 @@ import json
 import typer
 
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out
+from hypercaps.cli.root import app
 from hypercaps.errors import ModelError
 
 

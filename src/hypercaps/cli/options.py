@@ -163,6 +163,15 @@ Adapt = Annotated[
     ),
 ]
 Json = Annotated[bool, flag(DATA, "--json", "Print JSON instead of a table.")]
+Verbose = Annotated[
+    bool,
+    flag(
+        DATA,
+        "--verbose",
+        "Also list all that is in the file, how it is read and with which versions, for a report of a file that is not "
+        "read as it should be. No pixel is printed.",
+    ),
+]
 JsonFile = Annotated[
     Path | None,
     option(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import signal
 import stat
 import sys
 from types import FrameType
+
+_OBJECTS = 20_000  # that may be created before Python looks for garbage; its default is 700
 
 
 def end_as_ctrl_c_does() -> None:
@@ -31,6 +35,12 @@ def _leave_terminal() -> None:
         if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # isatty is false for one that is gone
             os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def collect_garbage_less_often() -> None:
+    """Importing creates many objects and no garbage, for which Python would otherwise look dozens of times."""
+    gc.set_threshold(_OBJECTS)
+    atexit.register(gc.freeze)  # nor does a process that ends need to
 
 
 def print_any_text() -> None:

@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from hypercaps.cli import events
+from hypercaps.cli.messages import console_err
 
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.inference.run_metrics import CandidateRow
@@ -183,6 +184,7 @@ class StudyProgress:
 
     def __init__(self, console: Console, workers: int) -> None:
         self._console = console
+        self._problems = console_err() if console.quiet else console  # what failed is said in any case
         self._planned = self._done = 0
         self._progress = Progress(
             SpinnerColumn(),
@@ -231,7 +233,7 @@ class StudyProgress:
     def started(self, start: StudyStart) -> None:
         self._planned, self._done = start.planned, start.done_before
         for scene, reason in start.missing.items():
-            self._console.print(f"[yellow]Missing[/] {escape(scene)}: {escape(reason)}", soft_wrap=True)
+            self._problems.print(f"[yellow]Missing[/] {escape(scene)}: {escape(reason)}", soft_wrap=True)
         before = f", {start.done_before} of them done before" if start.done_before else ""
         again = f", {start.failed_before} failed before and run again" if start.failed_before else ""
         begun = f", {start.begun_before} begun before and continued" if start.begun_before else ""
@@ -241,14 +243,15 @@ class StudyProgress:
         self._progress.start()  # after the downloads, which have their own bars
 
     def run_done(self, record: Record) -> None:
+        from hypercaps.study.records import FailedRun
+
         self._clocks.pop(record.key, None)
         if (task := self._tasks.pop(record.key, None)) is not None:
             self._progress.remove_task(task)
         if not record.cut_short:
             self._done += 1
-        self._console.print(
-            f"{self._done}/{self._planned} {escape(_run_name(record))}: {_outcome(record)}", soft_wrap=True
-        )
+        shown = self._problems if isinstance(record, FailedRun) else self._console
+        shown.print(f"{self._done}/{self._planned} {escape(_run_name(record))}: {_outcome(record)}", soft_wrap=True)
 
 
 def estimate_lines(estimate: Estimate) -> list[str]:

@@ -7,8 +7,16 @@ import json
 import typer
 
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import scenes_app
-from hypercaps.cli.messages import console_err, console_out, plain
+from hypercaps.cli.messages import SentenceGroup, console_err, console_out, plain
+from hypercaps.cli.root import app
+
+scenes_app = typer.Typer(
+    cls=SentenceGroup,
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    epilog="Example:  hypercaps scenes download pavia-university",
+)
+app.add_typer(scenes_app, name="scenes")
 
 
 @scenes_app.callback(epilog="Example:  hypercaps scenes download pavia-university")

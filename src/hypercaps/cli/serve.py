@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_out, plain, say
+from hypercaps.cli.root import app
 from hypercaps.cli.values import memory_bytes, open_cube, open_truth
 from hypercaps.errors import OutputError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_err, console_out, plain, say
+from hypercaps.cli.root import app
 from hypercaps.cli.values import Given, cluster_of, command_line, listed, refuse_together, set_threads
 from hypercaps.errors import StudyError
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hypercaps.cli import events
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.progress import RunProgress
+from hypercaps.cli.root import app
 from hypercaps.cli.values import memory_bytes, open_cube, open_truth, prepare_for, set_threads
 
 if TYPE_CHECKING:

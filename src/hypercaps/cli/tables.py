@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,7 +16,7 @@ from hypercaps.report import wording
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.inference.explain import Explanation
     from hypercaps.inference.run_metrics import CandidateRow, RunMetrics
-    from hypercaps.pipeline.describe import Description
+    from hypercaps.pipeline.describe import Description, FileReport
     from hypercaps.study.study import StudyResult
 
 
@@ -83,6 +83,7 @@ def _score_lines(metrics: RunMetrics) -> Iterable[str]:
     folds = metrics.split == "folds"
     notes = (
         wording.interval_note(metrics),
+        wording.map_accuracy_text(metrics),
         wording.untested_text(metrics),
         wording.one_area_text(metrics),
         wording.question_text(metrics) if folds else wording.split_text(metrics),
@@ -158,7 +159,8 @@ def _table(*headings: str) -> Table:
     """A table without lines; columns whose heading ends in ">" are aligned to the right."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
-        table.add_column(heading.removesuffix(">"), justify="right" if heading.endswith(">") else "left")
+        justify: JustifyMethod = "right" if heading.endswith(">") else "left"
+        table.add_column(heading.removesuffix(">"), justify=justify, overflow="fold")
     return table
 
 
@@ -258,7 +260,7 @@ def print_facts(console: Console, about: Description) -> None:
     """Facts as two columns, and below them the classes."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
-    table.add_column()
+    table.add_column(overflow="fold")  # paths as a whole
     for key, value in about.to_json().items():
         if key != "classes":
             table.add_row(key.replace("_", " "), escape(_short(value)))
@@ -269,6 +271,23 @@ def print_facts(console: Console, about: Description) -> None:
         r, g, b = entry.color
         count = f"  {about.counts[entry.label]:,} {about.counted}" if about.counts else ""
         console.print(f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}{count}")
+
+
+def print_file_report(console: Console, report: FileReport) -> None:
+    """What a file is, and below it what is in it, a line for each thing."""
+    if report.about is not None:
+        print_facts(console, report.about)
+    sections: dict[str, list[str]] = {
+        "File": [f"{key.replace('_', ' ')}: {_short(value)}" for key, value in report.file.items()],
+        "Structure": report.structure,
+        "Reading": [f"{key}: {_short(value)}" for key, value in report.reading.items()],
+        "Versions": [f"{name} {number}" for name, number in report.versions.items()],
+    }
+    for title, lines in sections.items():
+        if lines:
+            console.print(f"\n[bold]{title}[/]")
+        for line in lines:
+            console.print(f"  {escape(line)}", soft_wrap=True)
 
 
 def _short(value: object) -> str:

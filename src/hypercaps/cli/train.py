@@ -11,10 +11,10 @@ import typer
 
 from hypercaps.cli import events
 from hypercaps.cli import options as opt
-from hypercaps.cli.app import app
 from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.progress import RunProgress
 from hypercaps.cli.resume import BegunTraining, kept_options
+from hypercaps.cli.root import app
 from hypercaps.cli.values import (
     STDOUT,
     Given,
@@ -55,7 +55,7 @@ Candidates = Annotated[
 Whitening = Annotated[
     str | None,
     opt.option(
-        opt.TRAINING, "--whitening", "KIND", "Whitening of the spectra: plain, damped or robust.", "(the recipe's)"
+        opt.TRAINING, "--whitening", "KIND", "Whitening of the spectra: plain, damped or robust.", "the recipe's"
     ),
 ]
 TimeLimit = Annotated[

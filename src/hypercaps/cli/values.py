@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hypercaps.cli import events
-from hypercaps.cli.messages import console_err, console_out, plain
-from hypercaps.errors import LabelsError, OutputError, SplitError, warn_data
+from hypercaps.cli.messages import console_err, say_written
+from hypercaps.errors import LabelsError, OutputError, SceneError, SplitError, warn_data
 
 if TYPE_CHECKING:
     from hypercaps.compute.cluster.pool import Cluster
@@ -61,11 +61,21 @@ class Given:
     def of(cls, ctx: typer.Context) -> Given:
         sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
         typed = (name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
-        defaults = {parameter.name: parameter.get_default(ctx) for parameter in ctx.command.params if parameter.name}
-        return cls(ctx.params, frozenset(typed), defaults)
+        parameters = {parameter.name: parameter for parameter in ctx.command.params if parameter.name}
+        values = {name: _as_annotated(value, parameters.get(name)) for name, value in ctx.params.items()}
+        defaults = {name: parameter.get_default(ctx) for name, parameter in parameters.items()}
+        return cls(values, frozenset(typed), defaults)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+
+def _as_annotated(value: Any, parameter: Any) -> Any:
+    """The value that a command gets: before 0.29, typer makes paths and lists only when it calls the command."""
+    if isinstance(value, tuple):
+        return list(value)
+    is_path = getattr(getattr(parameter, "type", None), "name", None) == "path"
+    return Path(value) if is_path and isinstance(value, str) else value
 
 
 def refuse_together(given: Given, option: str, others: tuple[str, ...]) -> None:
@@ -98,11 +108,21 @@ def check_device(given: Given) -> None:
 
 def open_cube(scene: str, wavelengths: Path | None, allow_remote: bool, *, quiet: bool = False) -> Scene:
     """Open a scene, with a progress bar if it is downloaded."""
-    from hypercaps.cli import progress
     from hypercaps.io.open import open_scene
 
-    download = progress.download_bar(console_err(quiet=quiet))
-    return open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=download)
+    bar = _download_bar(quiet=quiet)
+    return open_scene(scene, wavelengths=wavelengths, allow_remote=allow_remote, progress=bar)
+
+
+def _download_bar(*, quiet: bool) -> Callable[[str, int], object]:
+    """A function that makes the bar of a download; rich is imported when there is one."""
+
+    def bar(name: str, size: int) -> object:
+        from hypercaps.cli import progress
+
+        return progress.download_bar(console_err(quiet=quiet))(name, size)
+
+    return bar
 
 
 def open_truth(
@@ -116,7 +136,6 @@ def open_truth(
     quiet: bool = False,
 ) -> Labels:
     """Open the labels of a scene, or those of a public scene; ``legend`` gives the numbers of a model's classes."""
-    from hypercaps.cli import progress
     from hypercaps.io import catalog
     from hypercaps.io.open import open_labels
 
@@ -131,7 +150,7 @@ def open_truth(
         class_field=class_field,
         legend=legend,
         allow_remote=allow_remote,
-        progress=progress.download_bar(console_err(quiet=quiet)),
+        progress=_download_bar(quiet=quiet),
     )
     truth.check_fits(cube)
     return truth
@@ -183,14 +202,24 @@ def write_or_print_json(json_file: Path, content: object, *, quiet: bool = False
     else:
         write_json(json_file, content)
         if not quiet:
-            console_out().print(f"wrote {plain(json_file)}", soft_wrap=True)
+            say_written(json_file)
 
 
-def prepare_for(model: TrainedModel, scene: Scene, resample: bool, adapt: str = "auto") -> PreparedScene:
-    """The scene as the model is to see it; what differs from the training scene is printed as warnings."""
+def prepare_for(
+    model: TrainedModel, scene: Scene, resample: bool, adapt: str = "auto", *, typed: bool = False
+) -> PreparedScene:
+    """The scene as the model is to see it; what differs from the training scene is printed as warnings.
+
+    An adaptation that was typed is refused where it can't be done; the default then changes nothing.
+    """
     from hypercaps.inference.scene_shift import prepare_scene
 
     prepared = prepare_scene(model, scene, adapt, resample=resample)
+    if prepared.unchecked and typed and adapt != "none":
+        raise SceneError(
+            f"--adapt {adapt} needs a comparison of scene {scene.name!r} with the training scene, which can't be made "
+            f"({prepared.unchecked}): leave it out"
+        )
     _warn_of_wavelengths(model, scene)
     return prepared
 

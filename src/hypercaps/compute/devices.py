@@ -6,7 +6,6 @@ import platform
 import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hypercaps.compute import native
@@ -72,6 +71,8 @@ class Device:
 
 def current_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on, as far as they are installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     versions = {"python": platform.python_version()}
     for name in ("hypercaps", "torch", "numpy"):
         with suppress(PackageNotFoundError):

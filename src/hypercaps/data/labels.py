@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.colors import Rgb, choose_colors
+from hypercaps.data.display import Displayed
 from hypercaps.data.scene import Scene
 from hypercaps.data.text import printable
 from hypercaps.data.window import Window, tile_windows
@@ -145,7 +146,7 @@ class Legend:
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Displayed):
     """Class numbers on a scene's pixel grid. Immutable.
 
     Parameters
@@ -183,6 +184,11 @@ class Labels:
     tiles: tuple[Window, ...] = ()
     _checked: _Checked | None = field(default=None, init=False, repr=False, compare=False)  # set by where_valid
 
+    def __repr__(self) -> str:
+        rows, cols = self.shape
+        labelled = int(np.count_nonzero(self.array))
+        return f"<Labels {self.name!r}: {rows} x {cols} pixels, {labelled} labelled, {len(self.legend)} classes>"
+
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_checked": None}  # a scene may not be picklable
 
@@ -201,8 +207,8 @@ class Labels:
         Parameters
         ----------
         array : (rows, columns) array
-            Whole numbers of any type: 0 = unlabelled, classes from 1 to 32767. Rows and columns of an xarray DataArray
-            are found by the names of its dimensions.
+            Whole numbers of any type: 0 = unlabelled, classes from 1 to 32767; what is masked is unlabelled. Rows and
+            columns of an xarray DataArray are found by the names of its dimensions.
         legend : Legend, optional
             Names and colours of classes; classes that it lacks get default ones.
         name : str
@@ -226,7 +232,7 @@ class Labels:
             from hypercaps.io.readers.xarray import map_by_names
 
             array = map_by_names(array)
-        raw = np.asarray(array)
+        raw = np.asarray(np.ma.filled(array, 0) if np.ma.isMaskedArray(array) else array)
         if raw.ndim != 2:
             raise LabelsError(
                 f"labels are a 2-D array (rows, columns) of class numbers, but {name!r} is {raw.ndim}-D with "
@@ -236,7 +242,10 @@ class Labels:
             raise LabelsError(f"labels {name!r} hold {raw.dtype} values: whole class numbers are expected")
         # MATLAB stores whole numbers as doubles; NaN and fractions are not labels.
         if raw.dtype.kind == "f" and not (np.isfinite(raw).all() and (raw == np.floor(raw)).all()):
-            raise LabelsError(f"labels {name!r} hold fractions or NaN: whole class numbers are expected")
+            raise LabelsError(
+                f"labels {name!r} hold fractions or NaN: whole class numbers are expected, and 0 where nothing is "
+                "labelled"
+            )
         if raw.size and (raw.min() < 0 or raw.max() > MAX_LABEL):
             raise LabelsError(
                 f"labels {name!r} go from {raw.min()} to {raw.max()}: class numbers from 1 to {MAX_LABEL} are "
@@ -267,8 +276,13 @@ class Labels:
     def check_fits(self, scene: Scene) -> None:
         """Refuse labels that are not on the scene's grid."""
         if self.shape != scene.shape[:2]:
-            transposed = self.shape == (scene.cols, scene.rows)
-            hint = "they look transposed" if transposed else "labels must be on the scene's grid"
+            hint = "labels must be on the scene's grid"
+            if self.shape == (scene.cols, scene.rows):
+                hint = "they look transposed"
+            elif self.shape == scene.shape[1:]:
+                hint = (
+                    "its bands seem to come first; rows, columns, bands is expected, as np.moveaxis(cube, 0, -1) gives"
+                )
             raise LabelsError(
                 f"labels {self.name!r} have {self.shape[0]} x {self.shape[1]} pixels but scene {scene.name!r} "
                 f"has {scene.rows} x {scene.cols}: {hint}"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.median import median
 from hypercaps.data.scene import PixelReader, Pixels, Scene
 from hypercaps.errors import SceneError, warn_data
 
@@ -117,7 +118,7 @@ def _check_range(scene: Scene, source: Floats, target: Floats) -> None:
     after = np.clip(np.searchsorted(source, target), 1, max(1, source.size - 1))
     nearest = np.abs(target[:, None] - source[np.stack([after - 1, after], axis=1) % source.size]).min(axis=1)
     spacing = _spacing(target)
-    spacing = np.maximum(spacing, np.median(spacing))  # bands of two detectors may be a fraction of a nm apart
+    spacing = np.maximum(spacing, median(spacing))  # bands of two detectors may be a fraction of a nm apart
     far = nearest > np.maximum(_FAR * spacing, TOLERANCE_NM)
     if far.any():
         warn_data(
@@ -218,8 +219,8 @@ def _spacing(waves: Floats) -> Floats:
         return np.zeros_like(waves)
     order = np.argsort(waves, kind="stable")
     steps = np.diff(waves[order])
-    median = np.median(steps[steps > 0]) if (steps > 0).any() else 0.0
-    steps = np.minimum(steps, 2 * median)
+    usual = median(steps[steps > 0]) if (steps > 0).any() else 0.0
+    steps = np.minimum(steps, 2 * usual)
     spacing = np.empty_like(waves)
     spacing[order] = (np.append(steps, steps[-1]) + np.append(steps[0], steps)) / 2
     return spacing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.absurd import FACTOR, AbsurdPixels, find_absurd, largest_plausible
-from hypercaps.data.window import Window
+from hypercaps.data.display import Displayed
+from hypercaps.data.window import Window, boxes_around, parts_in_blocks
 from hypercaps.errors import SceneError
 
 # Coefficients (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f; rotated grids included.
@@ -92,7 +94,7 @@ class Lookup:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scene(Displayed):
     """A hyperspectral cube that need not be in memory: pixels are read by window with :meth:`read`. Immutable.
 
     Parameters
@@ -153,6 +155,11 @@ class Scene:
     block: tuple[int, int] | None = None
     tiles: tuple[Window, ...] = ()
     absurd: AbsurdPixels = field(default_factory=AbsurdPixels, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        waves = self.wavelengths
+        span = "" if waves is None else f", {waves.min():.0f} to {waves.max():.0f} nm"
+        return f"<Scene {self.name!r}: {self.rows} x {self.cols} pixels, {self.bands} bands of {self.dtype}{span}>"
 
     def __post_init__(self, good_bands: npt.ArrayLike | None) -> None:
         rows, cols, bands = self.shape
@@ -344,7 +351,10 @@ class Scene:
         c0, c1, step_c = cols.indices(self.cols)
         if step_r != 1 or step_c != 1:
             raise SceneError("scenes are read in whole windows: slices with a step are not supported")
-        pixels = self.reader(slice(r0, r1), slice(c0, c1))
+        return self._without_absurd(self.reader(slice(r0, r1), slice(c0, c1)), r0, c0)
+
+    def _without_absurd(self, pixels: Pixels, r0: int, c0: int) -> Pixels:
+        """The pixels of the window that begins at (r0, c0); those with absurd values are invalid."""
         beyond = find_absurd(pixels.values, pixels.valid, FACTOR)  # no scene's limit is lower
         if beyond is not None:
             beyond = find_absurd(pixels.values, pixels.valid, self._limit)
@@ -352,6 +362,29 @@ class Scene:
             return pixels
         self.absurd.add(pixels.values, beyond, r0, c0)
         return Pixels(pixels.values, pixels.valid & ~beyond)
+
+    def read_windows(self, windows: Sequence[Window]) -> list[Pixels]:
+        """Several small windows, as :meth:`read` returns each; a block of a tiled file is decoded once for all of them.
+
+        Parameters
+        ----------
+        windows : sequence of Window
+            Inside the scene, in any order.
+        """
+        if self.block is None:
+            return [self.read(at.rows, at.cols) for at in windows]
+        found = [
+            Pixels(np.empty((*at.shape, self.bands), dtype=np.float32), np.empty(at.shape, dtype=bool))
+            for at in windows
+        ]
+        for parts in parts_in_blocks(windows, self.block).values():
+            for box, some in boxes_around(parts, _STRIP_VALUES * 2 // self.bands):
+                values, valid = self.reader(box.rows, box.cols)
+                for number, part in some:
+                    there, here = part.inside(box), part.inside(windows[number])
+                    found[number].values[here] = values[there]
+                    found[number].valid[here] = valid[there]
+        return [self._without_absurd(pixels, at.r0, at.c0) for pixels, at in zip(found, windows, strict=True)]
 
     def read_bands(self, bands: Sequence[int], rows: slice, cols: slice) -> Pixels:
         """Some bands of a window, valid where these have data: for pictures, since other bands need not be read.
@@ -395,8 +428,7 @@ class Scene:
         sha = hashlib.sha256(repr(self.shape).encode())
         if self.wavelengths is not None:
             sha.update(np.asarray(self.wavelengths, dtype="<f8").tobytes())
-        for window in self._sample_windows():
-            pixels = self.read(window.rows, window.cols)
+        for pixels in self.read_windows(list(self._sample_windows())):
             sha.update(np.packbits(pixels.valid).tobytes())
             sha.update(np.where(pixels.valid[:, :, None], pixels.values, 0).astype("<f4").tobytes())
         return sha.hexdigest()
@@ -449,7 +481,9 @@ def array_reader(array: Any, nodata: float | None = None, bands: npt.NDArray[np.
             valid = np.asarray(np.isfinite(values).all(axis=2))
         else:  # integers are always finite
             valid = np.ones(values.shape[:2], dtype=bool)
-        if isinstance(window, np.ma.MaskedArray):
+        # Not imported, or another thread is just importing it: nobody has made a masked array.
+        masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+        if masked is not None and isinstance(window, masked):
             valid &= ~np.ma.getmaskarray(window).any(axis=2)
         if nodata is not None:  # compared with the stored values, before any conversion
             valid &= ~(raw == nodata).any(axis=2)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 
 Array = npt.NDArray[np.float64]
@@ -89,7 +89,7 @@ class BandSample:
 
 def sample_bands(scene: Scene, *, least: int = 2) -> BandSample | None:
     """A scene's spectra, or those of windows evenly distributed over a large one; None with fewer valid pixels."""
-    parts = [read.values[read.valid] for read in (scene.read(at.rows, at.cols) for at in _sample(scene))]
+    parts = [read.values[read.valid] for read in _sample(scene)]
     values = np.concatenate(parts)  # (N, bands)
     return BandSample(values) if len(values) >= least else None
 
@@ -105,13 +105,21 @@ def statistics_bytes(bands: int) -> int:
     return 8 * bands * (bands + 3)
 
 
-def _sample(scene: Scene) -> Iterator[Window]:
+def _sample(scene: Scene) -> Iterator[Pixels]:
+    """The windows of a sample; a small scene is read in strips, and divided into windows in memory."""
     if scene.rows * scene.cols <= (_SIDE * _ACROSS) ** 2:
-        yield from tile_windows(scene.whole, _SIDE)
+        for strip in tile_windows(scene.whole, _SIDE, scene.cols):
+            values, valid = scene.read(strip.rows, strip.cols)
+            for at in tile_windows(strip, _SIDE):
+                yield Pixels(values[:, at.cols], valid[:, at.cols])
         return
-    for r0 in _starts(scene.rows):
-        for c0 in _starts(scene.cols):
-            yield Window(r0, min(r0 + _SIDE, scene.rows), c0, min(c0 + _SIDE, scene.cols))
+    yield from scene.read_windows(
+        [
+            Window(r0, min(r0 + _SIDE, scene.rows), c0, min(c0 + _SIDE, scene.cols))
+            for r0 in _starts(scene.rows)
+            for c0 in _starts(scene.cols)
+        ]
+    )
 
 
 def _starts(size: int) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -22,6 +23,14 @@ class Window(NamedTuple):
     def cols(self) -> slice:
         return slice(self.c0, self.c1)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.r1 - self.r0, self.c1 - self.c0
+
+    def inside(self, box: Window) -> tuple[slice, slice]:
+        """Rows and columns of this window in an array of the pixels of ``box``, which contains it."""
+        return slice(self.r0 - box.r0, self.r1 - box.r0), slice(self.c0 - box.c0, self.c1 - box.c0)
+
 
 def tile_windows(within: Window, rows: int, cols: int | None = None) -> Iterator[Window]:
     """Cover ``within`` by windows of ``rows`` x ``cols`` pixels (default: squares), clipped, in row-major order."""
@@ -29,3 +38,28 @@ def tile_windows(within: Window, rows: int, cols: int | None = None) -> Iterator
     for r in range(within.r0, within.r1, rows):
         for c in range(within.c0, within.c1, cols):
             yield Window(r, min(r + rows, within.r1), c, min(c + cols, within.c1))
+
+
+WindowPart = tuple[int, Window]  # the number of a window, and a part of it
+
+
+def parts_in_blocks(windows: Sequence[Window], block: tuple[int, int]) -> dict[tuple[int, int], list[WindowPart]]:
+    """The parts of windows that lie in each block, by the block's row and column."""
+    height, width = block
+    parts: dict[tuple[int, int], list[WindowPart]] = {}
+    for number, at in enumerate(windows):
+        for r in range(at.r0 // height, -(-at.r1 // height)):
+            for c in range(at.c0 // width, -(-at.c1 // width)):
+                rows = max(at.r0, r * height), min(at.r1, (r + 1) * height)
+                cols = max(at.c0, c * width), min(at.c1, (c + 1) * width)
+                parts.setdefault((r, c), []).append((number, Window(*rows, *cols)))
+    return parts
+
+
+def boxes_around(parts: list[WindowPart], most: int) -> list[tuple[Window, list[WindowPart]]]:
+    """The box around all parts or, if it has more than ``most`` pixels, each part by itself."""
+    each = [part for _, part in parts]
+    rows = min(part.r0 for part in each), max(part.r1 for part in each)
+    cols = min(part.c0 for part in each), max(part.c1 for part in each)
+    box = Window(*rows, *cols)
+    return [(box, parts)] if math.prod(box.shape) <= most else [(part, [(number, part)]) for number, part in parts]

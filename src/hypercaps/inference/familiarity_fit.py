@@ -33,6 +33,7 @@ _SAMPLED = 1024  # training pixels that the scatter within the classes is comput
 _HELD_OUT = 1000  # pixels that tell how far known ground can be
 _FEW = 20  # validation pixels that are too few for that
 _SHRINKAGE = 0.3  # share of the mean variance that is added to the scatter within the classes
+_GROUPS = 10  # of units: a scaling is fitted without each, for its own pixels
 _TIE = 0.005  # difference in AUROC below which the smaller window is taken
 _AT_ONCE = 16  # patches: they stay in the cache
 
@@ -151,10 +152,7 @@ class _Fitted:
 
 def _fit_window(window: int, components: Array, sample: _Sample) -> _Fitted:
     scaling = _within_scaling(components[sample.is_train], sample.classes[sample.is_train])
-    with linalg.one_thread():
-        scaled = components @ scaling
-    prototypes, held_out = scaled[sample.is_prototype], scaled[sample.is_held_out]
-    distances = _squared_distances(held_out, prototypes)
+    distances = _held_out_distances(components, sample, scaling)
     distances[_in_same_unit(sample)] = np.inf
     of_prototypes, of_held_out = sample.classes[sample.is_prototype], sample.classes[sample.is_held_out]
     usable = _has_own_prototype(sample)
@@ -164,7 +162,39 @@ def _fit_window(window: int, components: Array, sample: _Sample) -> _Fitted:
     nearest = np.stack([distances[:, of_prototypes == one].min(axis=1) for one in np.unique(of_prototypes)], axis=1)
     known = np.sort(nearest[usable].min(axis=1))
     auroc = _left_out_auroc(nearest, np.unique(of_prototypes), of_held_out, usable)
-    return _Fitted(window, auroc, scaling, prototypes, known)
+    return _Fitted(window, auroc, scaling, _scaled(components[sample.is_prototype], scaling), known)
+
+
+def _held_out_distances(components: Array, sample: _Sample, scaling: Array) -> Array:
+    """Squared distances (Q, P) of held-out pixels to prototypes, from components (N, k).
+
+    A training pixel would look too near in a scaling that was fitted to it, most of all where labels are few. So the
+    distances of training pixels are taken in a scaling that was fitted without their unit and a tenth of the others.
+    """
+    held_out, prototypes = components[sample.is_held_out], components[sample.is_prototype]
+    distances = _squared_distances(_scaled(held_out, scaling), _scaled(prototypes, scaling))
+    if not (sample.is_held_out & sample.is_train).any():
+        return distances
+    group = np.unique(sample.units, return_inverse=True)[1] % _GROUPS
+    for one in np.unique(group[sample.is_held_out]):
+        others = sample.is_train & (group != one)
+        if not _has_scatter(sample.classes[others]):
+            continue
+        without = _within_scaling(components[others], sample.classes[others])
+        of_group = group[sample.is_held_out] == one
+        distances[of_group] = _squared_distances(_scaled(held_out[of_group], without), _scaled(prototypes, without))
+    return distances
+
+
+def _has_scatter(classes: Indices) -> bool:
+    """Whether a class has two pixels."""
+    return np.unique(classes).size < classes.size
+
+
+def _scaled(components: Array, scaling: Array) -> Array:
+    """(N, k), (k, k) -> (N, k)"""
+    with linalg.one_thread():
+        return np.asarray(components @ scaling)
 
 
 def _within_scaling(components: Array, classes: Indices) -> Array:

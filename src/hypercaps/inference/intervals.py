@@ -60,30 +60,80 @@ def score_intervals(confusion: Numbers, units: Numbers, *, level: float = 0.95) 
     weight = of_class / of_class.sum()
     right, errors = _rows(confusion)
     u = np.maximum(np.asarray(units, dtype=np.float64), 1.0)
-    # A class that was always right has a variance too: it is estimated with one more unit, of the accuracy of all.
-    pooled = (float((u * right)[tested].sum()) + 0.5) / (float(u[tested].sum()) + 1.0)
-    likely = (u * right + pooled) / (u + 1.0)  # (n,)
-    variance = np.where(tested, likely * (1.0 - likely) / u, 0.0)  # (n,)
+    likely, variance = _likely(right, u, tested)
     per_class = tuple(_jeffreys(p, k, level) if ok else None for p, k, ok in zip(right, u, tested, strict=True))
     alike = tested / tested.sum()
-    oa, aa = (
-        _jeffreys(float(w @ right), _share_variance(float(w @ likely)) / float(w**2 @ variance), level)
-        for w in (weight, alike)
-    )
+    oa, aa = (_weighted_interval(w, right, likely, variance, level) for w in (weight, alike))
     kappa = _kappa_interval(oa, right, weight, errors, variance)
     return ScoreIntervals(oa, aa, kappa, per_class, _users_intervals(confusion, u, level))
+
+
+def map_accuracy(
+    confusion: Numbers, mapped: Numbers, units: Numbers, *, level: float = 0.95
+) -> tuple[float, Interval] | None:
+    """Share of a map's pixels that are right, in percent, with its interval: user's accuracies weighted by the area of
+    each class in the map (stratified estimator, Olofsson et al. 2014).
+
+    The plain share of test pixels describes the map only if classes are labelled in proportion to their areas.
+
+    Parameters
+    ----------
+    confusion : (n, n) test pixels, true class by row
+    mapped : (n,) pixels of each class in the map; classes without a test pixel mapped as them are left out
+    units : (n,) number of units mapped as each class, see :func:`predicted_units`
+    level : probability, 0 to 1
+
+    Returns
+    -------
+    None if no class of the map has a test pixel.
+    """
+    counts = np.asarray(confusion, dtype=np.float64)
+    predicted = counts.sum(axis=0)
+    area = np.where(predicted > 0, np.asarray(mapped, dtype=np.float64), 0.0)
+    if not area.sum() > 0:
+        return None
+    right = counts.diagonal() / np.maximum(predicted, 1.0)
+    u = np.maximum(np.asarray(units, dtype=np.float64), 1.0)
+    weight = area / area.sum()
+    interval = _weighted_interval(weight, right, *_likely(right, u, predicted > 0), level)
+    return 100.0 * float(weight @ right), interval
+
+
+def _likely(right: Floats, units: Floats, tested: Bools) -> tuple[Floats, Floats]:
+    """(n,) accuracies of classes for estimates of their variance, and the variances; 0 of classes without test pixels.
+
+    A class that was always right has a variance too: it is estimated with one more unit, of the accuracy of all.
+    """
+    pooled = (float((units * right)[tested].sum()) + 0.5) / (float(units[tested].sum()) + 1.0)
+    likely = (units * right + pooled) / (units + 1.0)
+    return likely, np.where(tested, likely * (1.0 - likely) / units, 0.0)
+
+
+def _weighted_interval(weight: Floats, right: Floats, likely: Floats, variance: Floats, level: float) -> Interval:
+    """Interval of a weighted sum of shares (n,), by the number of units for which a plain share has its variance."""
+    return _jeffreys(
+        float(weight @ right), _share_variance(float(weight @ likely)) / float(weight**2 @ variance), level
+    )
 
 
 def _users_intervals(confusion: Numbers, units: Floats, level: float) -> tuple[Interval | None, ...]:
     """Of the share of pixels predicted as each class that belong to it; each pixel counts as its part of a unit."""
     counts = np.asarray(confusion, dtype=np.float64)
-    per_pixel = units / np.maximum(counts.sum(axis=1), 1.0)  # (n,) units per test pixel of each true class
-    predicted = counts.sum(axis=0)
-    sample = per_pixel @ counts  # (n,) units predicted as each class
     return tuple(
         _jeffreys(float(hits / total), float(u), level) if total else None
-        for hits, total, u in zip(counts.diagonal(), predicted, sample, strict=True)
+        for hits, total, u in zip(counts.diagonal(), counts.sum(axis=0), predicted_units(counts, units), strict=True)
     )
+
+
+def predicted_units(confusion: Numbers, units: Numbers) -> Floats:
+    """(n,) number of units predicted as each class, from that of each true class; each pixel counts as its part of one.
+
+    So a few stray pixels in every unit do not make a class well tested, and units are not counted twice.
+    """
+    counts = np.asarray(confusion, dtype=np.float64)
+    per_pixel = np.asarray(units, dtype=np.float64) / np.maximum(counts.sum(axis=1), 1.0)
+    found: Floats = per_pixel @ counts
+    return found
 
 
 def _rows(confusion: Numbers) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.display import Displayed
 from hypercaps.data.labels import Legend
 
 BINS = 15  # of confidence, in the reliability table and the expected calibration error
@@ -166,8 +167,31 @@ def rejection_table(confidence: Floats, right: Flags) -> tuple[RejectionRow, ...
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Overall accuracy, average accuracy and Cohen's kappa in percent, accuracy by class, and confusion matrix."""
+class Scores(Displayed):
+    """Overall accuracy, average accuracy and Cohen's kappa in percent, accuracy by class, and confusion matrix.
+
+    Parameters
+    ----------
+    oa, aa, kappa : float
+        Overall accuracy, average (producer's) accuracy of the classes, and Cohen's kappa, in percent.
+    per_class : tuple of ClassScore
+        ``label``, ``name``, ``accuracy`` in percent, number of ``test`` pixels, and 95 % ``interval`` of each class.
+    confusion : (n, n) int64 array
+        Test pixels by true class (row) and predicted class (column), in the order of ``per_class``.
+    confidence : ConfidenceReport, optional
+        How well confidence agrees with accuracy; None: it was not evaluated.
+    oa_interval, aa_interval, kappa_interval : (float, float), optional
+        95 % intervals, with spatial units as the sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hypercaps import ConvCapsClassifier
+    >>> cube = np.random.default_rng(0).normal(size=(20, 20, 8)) + 3 * (np.arange(20)[:, None, None] // 10)
+    >>> scores = ConvCapsClassifier(method="lda").fit(cube, 1 + np.arange(400).reshape(20, 20) // 200).scores_
+    >>> scores.oa > 95, scores.confusion.shape
+    (True, (2, 2))
+    """
 
     oa: float
     aa: float

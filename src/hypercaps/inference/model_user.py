@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +16,12 @@ from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split, count_test_units
 from hypercaps.data.window import Window
 from hypercaps.errors import LabelsError, SplitError
+from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import write_model
 from hypercaps.inference.predict import (
-    ClassMap,
     MappedWindow,
     Mask,
     OnProgress,
@@ -32,7 +33,10 @@ from hypercaps.inference.predict import (
 )
 from hypercaps.inference.scene_shift import prepare_scene
 from hypercaps.inference.scoring import compare, with_intervals
-from hypercaps.training.checks import check_kinds, compare_names
+from hypercaps.inference.shown_progress import ShownProgress, both
+from hypercaps.training.checks import as_labels, as_scene, compare_names
+
+Cube = npt.NDArray[Any]  # (rows, columns, bands)
 
 
 class ModelUser:
@@ -44,29 +48,37 @@ class ModelUser:
     _known: KnownScores | None = None  # of the scene that it was trained on
 
     def evaluate(
-        self, scene: Scene, labels: Labels, split: Split | None = None, on_progress: OnProgress | None = None
+        self,
+        scene: Scene | Cube,
+        labels: Labels | npt.NDArray[Any],
+        split: Split | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        progress: bool | None = None,
     ) -> Scores:
         """Score the classifier on labelled pixels.
 
         Parameters
         ----------
-        scene : Scene
+        scene : Scene or (rows, columns, bands) array
             With the model's bands, not necessarily the scene it was trained on.
-        labels : Labels
+        labels : Labels or (rows, columns) array
             Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
         split : Split, optional
             Score its test pixels only. Default: all labelled pixels; on the labels of the training, these include
             training pixels, and the score is too high: ``scores_`` after ``fit`` has that of held-out pixels.
         on_progress : callable, optional
             Called with the number of pixels done and their total.
+        progress : bool, optional
+            As of :meth:`map`.
 
         Returns
         -------
         Scores
             Accuracies in percent, confusion matrix and reliability of the confidences.
         """
-        check_kinds(scene, labels)
         model = self._fitted()
+        scene, labels = as_scene(scene), as_labels(labels)
         model.check_fits(scene)
         labels.check_fits(scene)
         labels = labels.where_valid(scene)
@@ -81,47 +93,66 @@ class ModelUser:
                 f"{model.legend.labels.tolist()}; relabel them or leave them out"
             )
         compare_names(labels.legend, model.legend)
-        with self._applied(scene):
-            scores = compare(model, scene, labels, scored, on_progress, self._known_of(scene))
+        with self._applied(), _shown("evaluate", progress, on_progress) as reported:
+            scores = compare(model, scene, labels, scored, reported, self._known_of(scene))
         return with_intervals(
             scores, count_test_units(labels.only_pixels(np.flatnonzero(scored)), model.legend.labels, split)
         )
 
-    def predict(self, scene: Scene) -> npt.NDArray[np.int16]:
-        """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels."""
-        return self.map(scene).classes
+    def predict(self, scene: Scene | Cube, *, progress: bool | None = None) -> npt.NDArray[np.int16]:
+        """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels.
 
-    def predict_proba(self, scene: Scene) -> npt.NDArray[np.float32]:
+        Parameters
+        ----------
+        scene : Scene or (rows, columns, bands) array
+            With the model's bands.
+        progress : bool, optional
+            As of :meth:`map`.
+        """
+        return self._map("predict", self._scene(scene), None, progress).classes
+
+    def predict_proba(self, scene: Scene | Cube, *, progress: bool | None = None) -> npt.NDArray[np.float32]:
         """Probability of each class (rows, columns, n), NaN for invalid pixels.
 
         Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is
-        not calibrated: then these are the ``lengths``.
+        not calibrated: then these are the ``lengths``. Parameters are those of :meth:`predict`.
         """
-        return self._all_scores(scene, raw=False)
+        return self._all_scores("predict_proba", self._scene(scene), progress, raw=False)
 
-    def lengths(self, scene: Scene) -> npt.NDArray[np.float32]:
+    def lengths(self, scene: Scene | Cube, *, progress: bool | None = None) -> npt.NDArray[np.float32]:
         """The network's own scores (rows, columns, n), 0 to 1; NaN for invalid pixels.
 
         For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
-        pairs of classes that a class won; for other methods uncalibrated probabilities.
+        pairs of classes that a class won; for other methods uncalibrated probabilities. Parameters are those of
+        :meth:`predict`.
         """
-        return self._all_scores(scene, raw=True)
+        return self._all_scores("lengths", self._scene(scene), progress, raw=True)
 
-    def _all_scores(self, scene: Scene, *, raw: bool) -> npt.NDArray[np.float32]:
-        with self._applied(scene) as model:
-            return map_scores(model, scene, raw=raw)
+    def _all_scores(self, what: str, scene: Scene, progress: bool | None, *, raw: bool) -> npt.NDArray[np.float32]:
+        with self._applied() as model, _shown(what, progress) as reported:
+            return map_scores(model, scene, raw=raw, on_progress=reported)
 
-    def map(self, scene: Scene, *, only: Mask | None = None, on_progress: OnProgress | None = None) -> ClassMap:
+    def map(
+        self,
+        scene: Scene | Cube,
+        *,
+        only: Mask | None = None,
+        on_progress: OnProgress | None = None,
+        progress: bool | None = None,
+    ) -> ClassMap:
         """Class and confidence of every pixel.
 
         Parameters
         ----------
-        scene : Scene
+        scene : Scene or (rows, columns, bands) array
             With the model's bands.
         only : (rows, columns) bool array, optional
             Pixels to classify, e.g. ``labels.array > 0``. Default: all.
         on_progress : callable, optional
             Called with the number of pixels done and their total.
+        progress : bool, optional
+            Whether to show progress, in a notebook as a bar, elsewhere on stderr. Default: in notebooks and interactive
+            sessions on a terminal, and not in scripts; not if ``on_progress`` is given.
 
         Returns
         -------
@@ -129,12 +160,22 @@ class ModelUser:
             ``classes`` (rows, columns) int16, 0 where nothing was classified, and ``confidence`` (rows, columns)
             float32, NaN there.
         """
-        with self._applied(scene) as model:
-            return map_scene(model, scene, only=only, on_progress=on_progress, known=self._known_of(scene))
+        return self._map("map", self._scene(scene), only, progress, on_progress)
+
+    def _map(
+        self,
+        what: str,
+        scene: Scene,
+        only: Mask | None,
+        progress: bool | None,
+        on_progress: OnProgress | None = None,
+    ) -> ClassMap:
+        with self._applied() as model, _shown(what, progress, on_progress) as reported:
+            return map_scene(model, scene, only=only, on_progress=reported, known=self._known_of(scene))
 
     def map_windows(
         self,
-        scene: Scene,
+        scene: Scene | Cube,
         windows: Iterable[Window],
         *,
         only: Mask | None = None,
@@ -147,7 +188,7 @@ class ModelUser:
 
         Parameters
         ----------
-        scene : Scene
+        scene : Scene or (rows, columns, bands) array
             With the model's bands.
         windows : iterable of Window
             Parts of the scene, on the grid of ``tiling``.
@@ -167,16 +208,17 @@ class ModelUser:
         MappedWindow
             The classes, confidences and other layers of one window.
         """
-        with self._applied(scene) as model:
+        scene = self._scene(scene)
+        with self._applied() as model:
             outputs = WindowOutputs(with_scores, raw, coverage, with_familiarity)
             yield from map_windows(model, scene, windows, outputs, only=only, known=self._known_of(scene))
 
-    def familiarity(self, scene: Scene) -> npt.NDArray[np.float32]:
+    def familiarity(self, scene: Scene | Cube) -> npt.NDArray[np.float32]:
         """How far every pixel is like the ground that was labelled.
 
         Parameters
         ----------
-        scene : Scene
+        scene : Scene or (rows, columns, bands) array
             With the model's bands.
 
         Returns
@@ -185,33 +227,34 @@ class ModelUser:
             0 to 1: the share of known ground, labelled but held out of training, that is at least as different from the
             training pixels; NaN for invalid pixels.
         """
-        check_kinds(scene)
-        return map_familiarity(self._fitted(), scene)
+        return map_familiarity(self._fitted(), as_scene(scene))
 
-    def resampled(self, scene: Scene) -> Scene:
+    def resampled(self, scene: Scene | Cube) -> Scene:
         """The scene of another sensor, resampled to the model's bands, to predict and evaluate on."""
-        check_kinds(scene)
-        return self._fitted().resampled(scene)
+        return self._fitted().resampled(as_scene(scene))
 
-    def adapted(self, scene: Scene, how: str = "auto") -> Scene:
+    def adapted(self, scene: Scene | Cube, how: str = "auto") -> Scene:
         """A new scene as the model should see it, to predict and evaluate on; warns of what differs.
 
         Parameters
         ----------
-        scene : Scene
+        scene : Scene or (rows, columns, bands) array
             Its mean spectrum is compared with that of the training scene. Bands that are dead or out of range are
             interpolated, and bands that lie beside the model's by less than a band are resampled.
         how : {"auto", "none", "mean", "standardise"}, default "auto"
             "auto" undoes another unit, and another illumination or calibration of the same ground; "mean" moves the
             mean of each band to that of the training scene, "standardise" also scales it to its standard deviation.
         """
-        check_kinds(scene)
-        return prepare_scene(self._fitted(), scene, how).scene
+        return prepare_scene(self._fitted(), as_scene(scene), how).scene
+
+    def _scene(self, given: object) -> Scene:
+        """What is to be classified, once there is a model."""
+        self._fitted()
+        return as_scene(given)
 
     @contextmanager
-    def _applied(self, scene: Scene) -> Iterator[TrainedModel]:
+    def _applied(self) -> Iterator[TrainedModel]:
         """The model on its device; inside the context, products have the classifier's precision."""
-        check_kinds(scene)
         device = Device(self.device, self.precision)
         self.model_ = model = self._fitted().to(device)
         with device.arithmetic():
@@ -246,3 +289,10 @@ class ModelUser:
 
             raise NotFittedError("this ConvCapsClassifier is not trained yet: call fit first") from None
         return model
+
+
+@contextmanager
+def _shown(what: str, asked: bool | None, given: OnProgress | None = None) -> Iterator[OnProgress | None]:
+    """What to call while pixels are classified: the user's function and, if progress is shown, one that shows it."""
+    with ShownProgress(what, False if given is not None and asked is None else asked) as shown:
+        yield both(shown.mapping, given) if shown.is_shown else given

@@ -41,6 +41,12 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(f'{name}={given[name]!r}' for name in changed)})"
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.base import BaseEstimator
+        """What scikit-learn's tools ask about an estimator: this one classifies cubes, and no tables."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
-        return BaseEstimator().__sklearn_tags__()
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True),
+        )

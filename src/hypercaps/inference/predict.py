@@ -21,6 +21,7 @@ from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.inference import linear_map
+from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.read_ahead import read_ahead
@@ -37,13 +38,6 @@ WINDOW = 128  # default side of a window
 
 Mask = npt.NDArray[np.bool_]
 OnProgress = Callable[[int, int], None]  # pixels done, total number of pixels
-
-
-class ClassMap(NamedTuple):
-    """A classified scene."""
-
-    classes: npt.NDArray[np.int16]  # (rows, columns) labels of the legend; 0: no class
-    confidence: npt.NDArray[np.float32]  # (rows, columns) of that class, 0 to 1; NaN: no class
 
 
 class MappedWindow(NamedTuple):
@@ -92,11 +86,16 @@ def map_scene(
         classes[part.at.rows, part.at.cols] = part.classes
         confidence[part.at.rows, part.at.cols] = part.confidence
     count_without_class(scene, classes == 0, only)
-    return ClassMap(classes, confidence)
+    return ClassMap(classes, confidence, model.legend, scene.crs, scene.transform, scene.lookup, scene.name)
 
 
 def map_scores(
-    model: TrainedModel, scene: Scene, *, window: int = WINDOW, raw: bool = False
+    model: TrainedModel,
+    scene: Scene,
+    *,
+    window: int = WINDOW,
+    raw: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> npt.NDArray[np.float32]:
     """Scores of all classes (rows, columns, n), 0 to 1; NaN for invalid pixels.
 
@@ -104,7 +103,8 @@ def map_scores(
     their lengths.
     """
     scores = np.full((*scene.shape[:2], len(model.legend)), np.nan, dtype=np.float32)
-    for part in map_windows(model, scene, windows_of(scene, window), WindowOutputs(with_scores=True, raw=raw)):
+    outputs = WindowOutputs(with_scores=True, raw=raw)
+    for part in map_windows(model, scene, windows_of(scene, window), outputs, on_progress=on_progress):
         scores[part.at.rows, part.at.cols] = part.scores
     count_without_class(scene, np.isnan(scores[:, :, 0]))
     return scores

@@ -11,6 +11,7 @@ Bounds = tuple[float, float]  # of a 95 % interval, in percent
 
 # Keys in the order in which they are written, after those of the scores.
 _SCORES = ("oa", "aa", "kappa", "oa_interval", "aa_interval", "kappa_interval")
+_INTERVALS = ("oa_interval", "aa_interval", "kappa_interval", "map_accuracy_interval")
 _SPLIT = (
     *("n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested"),
     "within_one_area",
@@ -124,6 +125,8 @@ class RunMetrics:
     baseline: Baseline | None = None  # None: not computed
     candidates: tuple[CandidateRow, ...] = ()  # of ``--method auto``
     areas: tuple[AreaRow, ...] = ()
+    map_accuracy: float | None = None  # percent: user's accuracies weighted by the areas of classes in the map
+    map_accuracy_interval: Bounds | None = None
     doubtful: int | None = None  # number of labels that out-of-fold predictions contradict
 
     command: str | None = None  # as typed
@@ -147,6 +150,8 @@ class RunMetrics:
             "baseline": None if self.baseline is None else vars(self.baseline),
             "candidates": [vars(row) for row in self.candidates],
             "areas": [vars(row) for row in self.areas],
+            "map_accuracy": self.map_accuracy,
+            "map_accuracy_interval": self.map_accuracy_interval,
             "doubtful": self.doubtful,
         }
         repeat = {} if self.model_sha256 is None else {key: getattr(self, key) for key in _REPEAT}
@@ -157,7 +162,7 @@ class RunMetrics:
         """Read metrics.json; keys that an older version did not write keep their defaults."""
         given = {item.name: figures[item.name] for item in fields(cls) if item.name in figures}
         given["per_class"] = tuple(ClassScore.from_json(row) for row in figures.get("per_class", ()))
-        given |= {key: _bounds(figures.get(key)) for key in ("oa_interval", "aa_interval", "kappa_interval")}
+        given |= {key: _bounds(figures.get(key)) for key in _INTERVALS}
         given |= {key: tuple(figures.get(key, ())) for key in ("untested", "within_one_area")}
         given["baseline"] = Baseline.from_json(figures["baseline"]) if figures.get("baseline") else None
         given["candidates"] = tuple(CandidateRow.from_json(row) for row in figures.get("candidates", ()))

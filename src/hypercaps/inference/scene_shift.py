@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.adaptation import Adaptation, FilledBand, check_mode
+from hypercaps.data.median import median
 from hypercaps.data.resampling import is_shifted, usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.statistics import BandSample, SceneStatistics, sample_bands
@@ -23,6 +24,7 @@ from hypercaps.models.descriptions import get_description
 
 Array = npt.NDArray[np.float64]
 
+_NEED_STATISTICS = ("mean", "standardise")  # adaptations that are refused without them
 LEAST_PIXELS = 100  # valid ones, for statistics of a scene
 _SAME = 0.05  # standard deviations: nothing to report
 _FAR = 1.5  # standard deviations: scores and confidence of the training scene are not claimed any more
@@ -71,6 +73,7 @@ class PreparedScene:
     is_resampled: bool = False  # to the model's bands
     findings: tuple[str, ...] = ()  # what differs and what was done, in sentences
     is_claimed: bool = True  # False: accuracy and confidence of the training scene can't be expected
+    unchecked: str = ""  # why there is no comparison with the training scene
 
     @classmethod
     def of(cls, scene: Scene | PreparedScene) -> PreparedScene:
@@ -80,7 +83,7 @@ class PreparedScene:
     @property
     def tag(self) -> str:
         """The findings for the metadata of a map."""
-        return " ".join(self.findings) or ("not checked" if self.shift is None else "none")
+        return " ".join((*self.findings, *([f"not checked: {self.unchecked}"] if self.unchecked else []))) or "none"
 
 
 def prepare_scene(model: TrainedModel, scene: Scene, how: str = "auto", *, resample: bool = False) -> PreparedScene:
@@ -110,25 +113,23 @@ def compare_scene(model: TrainedModel, scene: Scene, how: str = "auto", *, resam
     unchanged = PreparedScene(scene, bands, is_resampled=resample, findings=said)
     model.check_fits(scene)
     if model.statistics is None:
-        if how in ("mean", "standardise"):
+        if how in _NEED_STATISTICS:
             raise ModelFileError(
                 f"--adapt {how} needs statistics of the training scene, which this model file is too old to have: "
                 "train it again"
             )
-        return unchanged
+        return replace(unchanged, unchecked="the model file is too old to have statistics of its training scene")
     found = sample_bands(scene, least=LEAST_PIXELS)
     if found is None:
-        if how in ("mean", "standardise"):
-            raise SceneError(
-                f"scene {scene.name!r} has fewer than {LEAST_PIXELS} valid pixels in its sample, too few for --adapt "
-                f"{how}: leave it out"
-            )
-        return unchanged
+        few = f"fewer than {LEAST_PIXELS} valid pixels"
+        if how in _NEED_STATISTICS:
+            raise SceneError(f"scene {scene.name!r} has {few} in its sample, too few for --adapt {how}: leave it out")
+        return replace(unchanged, unchecked=few)
     shift = compare(model.statistics, found)
     _check_bad_bands(scene, shift)
     adaptation = replace(_adaptation(model.statistics, found, shift, how), wavelengths=waves)
     findings = (*said, *_sentences(model, scene, shift, how))
-    claimed = how in ("mean", "standardise") or (not shift.is_far and (shift.unit == 1 or how == "auto"))
+    claimed = how in _NEED_STATISTICS or (not shift.is_far and (shift.unit == 1 or how == "auto"))
     return PreparedScene(adaptation.apply(scene), adaptation, shift, resample, findings, claimed)
 
 
@@ -160,7 +161,7 @@ def _unit(trained: Array, found: Array) -> float:
     usable = (trained != 0) & (found != 0)
     if not usable.any():
         return 1.0
-    orders = float(np.median(np.log10(np.abs(found[usable] / trained[usable]))))
+    orders = median(np.log10(np.abs(found[usable] / trained[usable])))
     return 10.0 ** round(orders) if abs(orders) >= _ANOTHER_UNIT else 1.0
 
 
@@ -226,7 +227,7 @@ def is_beside(model: TrainedModel, scene: Scene) -> bool:
 
 
 def _beside_sentence(model: TrainedModel, scene: Scene) -> str:
-    by = float(np.median(np.abs(np.asarray(scene.wavelengths) - np.asarray(model.wavelengths))))
+    by = median(np.abs(np.asarray(scene.wavelengths) - np.asarray(model.wavelengths)))
     return (
         f"The bands of scene {scene.name!r} lie about {by:.1f} nm beside the model's and are taken for them: expect a "
         "lower accuracy, or try --resample."

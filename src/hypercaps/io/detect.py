@@ -14,16 +14,9 @@ from hypercaps.errors import SceneError, did_you_mean
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose
 from hypercaps.io.damage import READABLE, translate_errors
-from hypercaps.io.labels.vector_file import vector_kind
 from hypercaps.io.limits import check_labels
+from hypercaps.io.marks import CLASSIC_MARKS, HDF5_MARK, NUMPY_MARK, PNG_MARK, TIFF_MARKS, ZIP_MARK
 from hypercaps.io.raster import StoredRaster
-from hypercaps.io.readers.envi import envi_raster, header_of, is_header
-from hypercaps.io.readers.geotiff import TIFF_MARKS, geotiff_raster
-from hypercaps.io.readers.netcdf import CLASSIC_MARKS, classic_arrays
-from hypercaps.io.readers.numpy import numpy_arrays
-from hypercaps.io.readers.png import PNG_MARK, png_raster
-from hypercaps.io.readers.sidecars import image_of, is_metadata, with_sidecar
-from hypercaps.io.readers.zarr_nodes import is_zarr
 
 _TILE_SUFFIXES = (".tif", ".tiff", ".hdr")
 
@@ -45,15 +38,6 @@ class DetectedFile:
     def arrays(self) -> list[StoredArray]:
         """The arrays in the file, not read yet; a GeoTIFF or ENVI file has one, its raster."""
         with translate_errors(self.path):
-            if self.kind in ("tiff", "envi"):
-                raster = with_sidecar(geotiff_raster(self.path) if self.kind == "tiff" else envi_raster(self.path))
-                shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map
-                return [StoredArray("", shape, lambda: raster)]
-            if self.kind == "png":
-                picture = png_raster(self.path)
-                return [StoredArray("", picture.shape[:2], lambda: picture)]
-            if self.kind == "product":
-                return detect_file(image_of(self.path)).arrays
             if self.kind in _ARRAY_READERS:
                 return _ARRAY_READERS[self.kind](self.path)
         if self.kind == "vector":
@@ -68,6 +52,38 @@ class DetectedFile:
         with translate_errors(self.path):
             array = chosen.load()  # cubes stay on disk
             return array if ndim == 3 or isinstance(array, StoredRaster) else np.asarray(array)
+
+
+def _raster_array(raster: StoredRaster) -> list[StoredArray]:
+    shape = raster.shape if raster.shape[2] > 1 else raster.shape[:2]  # one band is a map
+    return [StoredArray("", shape, lambda: raster)]
+
+
+def _tiff_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.geotiff import geotiff_raster
+    from hypercaps.io.readers.sidecars import with_sidecar
+
+    return _raster_array(with_sidecar(geotiff_raster(path)))
+
+
+def _envi_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.envi import envi_raster
+    from hypercaps.io.readers.sidecars import with_sidecar
+
+    return _raster_array(with_sidecar(envi_raster(path)))
+
+
+def _png_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.png import png_raster
+
+    picture = png_raster(path)
+    return [StoredArray("", picture.shape[:2], lambda: picture)]
+
+
+def _product_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.sidecars import image_of
+
+    return detect_file(image_of(path)).arrays
 
 
 def _hdf5_arrays(path: Path) -> list[StoredArray]:
@@ -92,20 +108,48 @@ def _matlab_arrays(path: Path) -> list[StoredArray]:
     return matlab_arrays(path)
 
 
+def _netcdf_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.netcdf import classic_arrays
+
+    return classic_arrays(path)
+
+
+def _numpy_arrays(path: Path) -> list[StoredArray]:
+    from hypercaps.io.readers.numpy import numpy_arrays
+
+    return numpy_arrays(path)
+
+
 def _zarr_arrays(path: Path) -> list[StoredArray]:
     from hypercaps.io.readers.zarr import zarr_arrays
 
     return zarr_arrays(path)
 
 
-# Readers that load large libraries (h5py, scipy, zarr) are imported when a file needs them.
+# Readers, and the libraries that they load (rasterio, h5py, scipy, zarr), are imported when a file needs them.
 _ARRAY_READERS = {
+    "tiff": _tiff_arrays,
+    "envi": _envi_arrays,
+    "png": _png_arrays,
+    "product": _product_arrays,
     "matlab": _matlab_arrays,
     "hdf5": _hdf5_arrays,
-    "netcdf": classic_arrays,
+    "netcdf": _netcdf_arrays,
     "zarr": _zarr_arrays,
-    "numpy": numpy_arrays,
+    "numpy": _numpy_arrays,
 }
+
+
+def _is_zarr(path: Path) -> bool:
+    from hypercaps.io.readers.zarr_nodes import is_zarr
+
+    return is_zarr(path)
+
+
+def _vector_kind(path: Path, head: bytes) -> str | None:
+    from hypercaps.io.labels.vector_file import vector_kind
+
+    return vector_kind(path, head)
 
 
 def detect(spec: str, what: str) -> DetectedFile:
@@ -119,7 +163,7 @@ def detect(spec: str, what: str) -> DetectedFile:
         exists, is_folder = path.exists(), path.is_dir()
     except OSError as cause:  # a folder without permission, a name that is too long
         raise SceneError(f"{spec} can't be read: {(cause.strerror or str(cause)).lower()}") from None
-    if is_folder and not is_zarr(path) and vector_kind(path, b"") is None:
+    if is_folder and not _is_zarr(path) and _vector_kind(path, b"") is None:
         raise SceneError(f"{path} is a folder: give the file of the {what} itself{_tiles_in(path)}")
     if not exists:
         if what == "mask":
@@ -157,35 +201,43 @@ def detect_file(path: Path, key: str | None = None) -> DetectedFile:
     """Detect the format of an existing file, or of a Zarr folder or a geodatabase."""
     with translate_errors(path):
         if path.is_dir():
-            driver = vector_kind(path, b"")
-            return DetectedFile(path, "vector" if driver else "zarr" if is_zarr(path) else "unknown", key, driver)
+            driver = _vector_kind(path, b"")
+            return DetectedFile(path, "vector" if driver else "zarr" if _is_zarr(path) else "unknown", key, driver)
         with path.open("rb") as file:
             head = file.read(520)
         kind = _kind(path, head)
-        return DetectedFile(path, kind, key, vector_kind(path, head) if kind == "vector" else None)
+        return DetectedFile(path, kind, key, _vector_kind(path, head) if kind == "vector" else None)
 
 
 def _kind(path: Path, head: bytes) -> Kind:
     """The format by a file's first bytes; raw numbers are ENVI if a header is beside them."""
-    if head.startswith(b"\x89HDF\r\n\x1a\n") or head[512:520] == b"\x89HDF\r\n\x1a\n":
+    if head.startswith(HDF5_MARK) or head[512:520] == HDF5_MARK:
         return "hdf5"
     if head.startswith((b"MATLAB 5.0", b"MATLAB 7.3")) or path.suffix.lower() == ".mat":
         return "matlab"  # version 4 has no signature
     if head.startswith(CLASSIC_MARKS):
         return "netcdf"
-    if head.startswith(b"PK\x03\x04") and is_zarr(path):
+    if head.startswith(ZIP_MARK) and _is_zarr(path):
         return "zarr"
-    if head.startswith(b"PK\x03\x04") and vector_kind(path, head) is not None:
+    if head.startswith(ZIP_MARK) and _vector_kind(path, head) is not None:
         return "vector"
-    if head.startswith((b"\x93NUMPY", b"PK\x03\x04")):
+    if head.startswith((NUMPY_MARK, ZIP_MARK)):
         return "numpy"
     if head.startswith(TIFF_MARKS):
         return "tiff"
     if head.startswith(PNG_MARK):
         return "png"
+    return _kind_by_more(path, head)
+
+
+def _kind_by_more(path: Path, head: bytes) -> Kind:
+    """The format of a file without a mark of its own, by its text or by a header beside it."""
+    from hypercaps.io.readers.envi import header_of, is_header
+    from hypercaps.io.readers.sidecars import is_metadata
+
     if is_metadata(path, head):
         return "product"
-    if vector_kind(path, head) is not None:
+    if _vector_kind(path, head) is not None:
         return "vector"
     if is_header(path) or header_of(path) is not None:
         return "envi"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from hypercaps.io import catalog
 from hypercaps.io.catalog import CatalogScene, ProgressMaker
 from hypercaps.io.damage import READABLE_LABELS, raise_as, translate_errors
 from hypercaps.io.detect import DetectedFile, detect, detect_file
-from hypercaps.io.labels.mask import array_mask, raster_mask
-from hypercaps.io.labels.merge import LabelFile, merge, renumber
-from hypercaps.io.labels.regrid import labels_on_grid
 from hypercaps.io.limits import check_labels
 from hypercaps.io.options import GivenWavelengths, OpenOptions
 from hypercaps.io.paths import PathSpec, absolute, remote_address, tile_paths
@@ -28,6 +25,9 @@ from hypercaps.io.raster import Bands, RawWindow, StoredRaster, labels_from, sce
 from hypercaps.io.readers.mosaic import Mosaic
 from hypercaps.io.tiles import find_source
 from hypercaps.io.wavelengths import with_given
+
+if TYPE_CHECKING:
+    from hypercaps.io.labels.merge import LabelFile
 
 
 def open_scene(
@@ -141,6 +141,8 @@ def open_labels(
     >>> labels.shape, len(labels.legend), labels.counts()[1]
     ((145, 145), 16, 46)
     """
+    from hypercaps.io.labels.merge import merge, renumber
+
     with raise_as(LabelsError):
         _check_names(name_or_path, "open_labels", "Labels.from_array")
     specs = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
@@ -160,6 +162,8 @@ def open_labels(
 
 def _label_file(spec: str, scene: Scene | None, options: OpenOptions) -> tuple[LabelFile, bool]:
     """One label file, and whether it is a vector file."""
+    from hypercaps.io.labels.merge import LabelFile
+
     if spec in catalog.names():
         public = catalog.get_scene(spec)
         labels = read_labels(detect_file(*public.get("labels", options.progress)), public=public)
@@ -193,7 +197,11 @@ def read_labels(
         labels = labels_from(raster)
         if isinstance(source, Mosaic):
             labels = replace(labels, tiles=source.windows)
-        return labels if scene is None else labels_on_grid(labels, raster, scene)
+        if scene is None:
+            return labels
+        from hypercaps.io.labels.regrid import labels_on_grid  # imports rasterio
+
+        return labels_on_grid(labels, raster, scene)
 
 
 def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
@@ -230,6 +238,8 @@ def open_mask(path: str | Path, scene: Scene) -> npt.NDArray[np.bool_]:
 
             inside = vector_mask(file.path, file.vector_driver, file.key, scene)
         else:
+            from hypercaps.io.labels.mask import array_mask, raster_mask  # imports rasterio
+
             mask = file.load(2, "mask")
             with translate_errors(file.path):
                 is_raster = isinstance(mask, StoredRaster)

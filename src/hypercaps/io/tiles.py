@@ -12,7 +12,6 @@ from hypercaps.io.detect import DetectedFile, detect, detect_file
 from hypercaps.io.options import OpenOptions
 from hypercaps.io.paths import PathSpec, local_file, remote_address, tile_paths
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster
-from hypercaps.io.readers.geotiff import geotiff_raster
 from hypercaps.io.readers.mosaic import Mosaic, mosaic
 
 
@@ -44,6 +43,8 @@ def _open_tile(spec: str, options: OpenOptions) -> StoredRaster:
 
 
 def _open_remote(address: str) -> StoredRaster:
+    from hypercaps.io.readers.geotiff import geotiff_raster
+
     def failed(cause: BaseException) -> SceneError:
         return SceneError(
             f"{address} can't be read ({cause}): the address of a GeoTIFF is expected, download the file to check it"

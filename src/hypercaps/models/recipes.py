@@ -283,25 +283,31 @@ class SelfTraining(OneCycle):
 
     uses_pseudo_labels: ClassVar[bool] = True
     alternative: ClassVar[str] = "take the recipe paper"
+    least_second: int = 20_000  # patches in all epochs of the second stage together: fewer do not learn what propagated
     guided: bool = False  # LDA on the means of patches takes part in giving classes to unlabelled pixels
 
     def stages(self, training_pixels: int, unlabelled: int, epochs: int) -> StageLengths:
         """The stages for so many pixels; ``epochs`` is the number of epochs of the first stage."""
         extra = min(max(training_pixels, 1000), unlabelled)
-        # 1.5 times the work of the first stage, and enough epochs for the learning rate to rise and fall.
-        second = max(round(1.5 * epochs * training_pixels / (training_pixels + extra)), min(6, epochs))
+        # 1.5 times the work of the first stage, and enough epochs for the learning rate to rise and fall. A number of
+        # epochs that the user gives shortens or prolongs both stages alike.
+        least = self.least_second * epochs / self.epochs_for(training_pixels)
+        patches = max(1.5 * epochs * training_pixels, least)
+        second = max(round(patches / (training_pixels + extra)), min(6, epochs))
         return StageLengths(epochs, second if extra else 0, extra)
 
     def identity(self) -> str:
         return (
             f"{self.optimizer}, one cycle up to {self.learning_rate:g}, {self.least_epochs} to {self.epochs} epochs, "
             f"batch {self.batch_small}, patches turned, noise {self.noise:g}, {self.whitening} whitening; then again "
-            "with labels that flowed along the scene" + (", with LDA" if self.guided else "")
+            f"with labels that flowed along the scene, {self.least_second} patches or more"
+            + (", with LDA" if self.guided else "")
         )
 
     def describe(self) -> str:
         start = " from it and from LDA on the means of patches" if self.guided else ""
-        return f"{super().identity()}; then again with labels propagated over the scene{start}"
+        least = f"in {self.least_second} patches or more"
+        return f"{super().identity()}; then again with labels propagated over the scene{start}, {least}"
 
     def train(self, trainer: Trainer) -> Trained:
         """Train both networks; the second is kept.

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.errors import LabelsError, SceneError
+from hypercaps.errors import HypercapsError, LabelsError, ModelFileError, SceneError
 from hypercaps.io import catalog
 from hypercaps.io.damage import raise_as
+from hypercaps.io.detect import DetectedFile
 from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.open import read_labels, read_scene
 from hypercaps.io.options import OpenOptions
 from hypercaps.io.readers.mosaic import Mosaic
 from hypercaps.io.tiles import find_source
+
+if TYPE_CHECKING:
+    from hypercaps.inference.scene_shift import PreparedScene
 
 Facts = dict[str, object]  # as JSON takes them, in the order in which they are shown
 
@@ -48,6 +53,50 @@ def describe(
     if class_field is not None and about.kind != "vector labels":
         raise SceneError(f"--class-field is for polygons, lines or points, and {what} is a {about.kind}: leave it out")
     return about
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """Everything that helps to find out why a file is not read as it should be."""
+
+    about: Description | None  # None: it can't be read
+    error: HypercapsError | None
+    file: Facts
+    structure: list[str]
+    reading: Facts  # how a window was read, or the error and its causes
+    versions: dict[str, str]
+
+    def to_json(self) -> Facts:
+        """The description, as without this report, and the report beside it."""
+        details = {"file": self.file, "structure": self.structure, "reading": self.reading, "versions": self.versions}
+        return ({} if self.about is None else self.about.to_json()) | {"verbose": details}
+
+
+def report_file(what: str, options: OpenOptions) -> FileReport:
+    """Describe a file as far as it can be read, and what is in it."""
+    from hypercaps.io.structure import file_facts, in_words, library_versions, structure_lines
+
+    source = None if what in catalog.names() else find_source(what, "scene, labels or model", options)
+    file: Facts = {} if not isinstance(source, DetectedFile) else file_facts(source.path, source.kind)
+    structure = structure_lines(source) if isinstance(source, DetectedFile) else []
+    about, failed = None, None
+    try:
+        about = _describe(what, options)
+        reading = _read_middle(what, options) if about.kind == "scene" else {}
+    except HypercapsError as error:
+        failed, reading = error, {"error": str(error), "causes": in_words(error)}
+    return FileReport(about, failed, file, structure, reading, library_versions())
+
+
+def _read_middle(what: str, options: OpenOptions) -> Facts:
+    """How a window in the middle of a scene is read."""
+    scene = read_scene(find_source(what, "scene", options), options)
+    row, col = scene.rows // 2, scene.cols // 2
+    pixels = scene.read(slice(max(row - 32, 0), row + 32), slice(max(col - 32, 0), col + 32))
+    values = pixels.values[pixels.valid]
+    facts: Facts = {"window": f"{pixels.valid.shape[0]} x {pixels.valid.shape[1]} in the middle"}
+    facts["valid"] = float(pixels.valid.mean())
+    return facts | ({"lowest": float(values.min()), "highest": float(values.max())} if values.size else {})
 
 
 def _describe(what: str, options: OpenOptions) -> Description:
@@ -95,12 +144,17 @@ def _of_model(path: Path, file: Facts) -> Description:
     return Description("model", file | facts | _wavelengths(model.wavelengths) | widths, model.legend)
 
 
-def describe_new_scene(path: Path, scene: Scene) -> Description:
-    """Compare a scene with the training scene of a model file."""
+def describe_new_scene(path: Path, open_new: Callable[[], Scene]) -> Description:
+    """Compare a scene with the training scene of a model file, which is read first."""
     from hypercaps.inference.model_file import read_model
     from hypercaps.inference.scene_shift import compare_scene
 
     model = read_model(path)
+    if model.statistics is None:
+        raise ModelFileError(
+            f"{path} is too old to have statistics of its training scene to compare with: train it again"
+        )
+    scene = open_new()
     prepared = compare_scene(model, scene)
     shift = prepared.shift
     facts: Facts = {
@@ -109,9 +163,15 @@ def describe_new_scene(path: Path, scene: Scene) -> Description:
         "scene": scene.name,
         **({} if shift is None else shift.to_json()),
         "finding": prepared.tag,
-        "confidence": "valid" if prepared.is_claimed else "not valid for this scene",
+        "confidence": _validity(prepared),
     }
     return Description("comparison", facts)
+
+
+def _validity(prepared: PreparedScene) -> str:
+    if prepared.unchecked:
+        return "not checked"
+    return "valid" if prepared.is_claimed else "not valid for this scene"
 
 
 def _of_scene(scene: Scene, file: Facts) -> Description:

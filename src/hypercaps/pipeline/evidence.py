@@ -11,11 +11,11 @@ import numpy.typing as npt
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import DoubtfulLabel
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import units_per_class
-from hypercaps.inference.areas import class_areas
+from hypercaps.inference.areas import ClassArea, class_areas
 from hypercaps.inference.calibration import cross_calibrate
 from hypercaps.inference.doubtful import doubtful_labels, merge_doubts
-from hypercaps.inference.run_metrics import AreaRow
+from hypercaps.inference.intervals import map_accuracy, predicted_units
+from hypercaps.inference.run_metrics import AreaRow, RunMetrics
 from hypercaps.io.writers.atomic import write_json
 from hypercaps.io.writers.points import doubtful_file, write_doubtful
 from hypercaps.io.writers.thumbnails import look_at_map
@@ -79,36 +79,44 @@ def _with_spectra(found: list[DoubtfulLabel], scene: Scene) -> list[dict[str, ob
     ]
 
 
-def estimate_areas(classifier: ConvCapsClassifier, map_file: Path) -> tuple[AreaRow, ...]:
-    """Areas of the classes of a map, corrected by the confusion matrix of its scores; empty without scores."""
+def with_areas(metrics: RunMetrics, classifier: ConvCapsClassifier, map_file: Path) -> RunMetrics:
+    """The metrics with the areas of the map's classes, corrected by the confusion matrix of its scores, and the
+    accuracy of the map by these areas; as they are without scores."""
     scores = getattr(classifier, "scores_", None)
     if scores is None:
-        return ()
+        return metrics
     look = look_at_map(map_file, _SMALL)
-    legend = classifier.legend_
+    legend, units = classifier.legend_, _mapped_units(classifier, scores.confusion)
     mapped = np.array([look.counts[entry.label] for entry in legend])
     hectares = look.hectares
-    rows = class_areas(legend, scores.confusion, mapped, units=_mapped_units(classifier), pixel_hectares=hectares)
+    rows = class_areas(legend, scores.confusion, mapped, units=units, pixel_hectares=hectares)
+    metrics = replace(metrics, areas=tuple(_area_row(row, hectares) for row in rows))
+    samples = np.asarray(scores.confusion).sum(axis=0) if units is None else units
+    found = map_accuracy(scores.confusion, mapped, samples)
+    if found is None:
+        return metrics
+    accuracy, interval = found
+    return replace(metrics, map_accuracy=accuracy, map_accuracy_interval=(interval.low, interval.high))
+
+
+def _area_row(row: ClassArea, hectares: float | None) -> AreaRow:
     scale, unit = (1.0, "pixels") if hectares is None else (hectares, "ha")
-    return tuple(
-        AreaRow(
-            row.label,
-            row.name,
-            scale * row.mapped_pixels,
-            scale * row.pixels,
-            scale * row.low,
-            scale * row.high,
-            unit,
-            row.checked,
-        )
-        for row in rows
+    return AreaRow(
+        row.label,
+        row.name,
+        scale * row.mapped_pixels,
+        scale * row.pixels,
+        scale * row.low,
+        scale * row.high,
+        unit,
+        row.checked,
     )
 
 
-def _mapped_units(classifier: ConvCapsClassifier) -> npt.NDArray[np.int64] | None:
-    """(n,) number of units with pixels that were predicted as each class; None: pixels were drawn one by one."""
+def _mapped_units(classifier: ConvCapsClassifier, confusion: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
+    """(n,) number of units that were predicted as each class; None: pixels were drawn one by one."""
     selection = classifier.selection_
     if selection is None or classifier.split_.kind != "folds":
         return None
-    raw = selection.final.raw
-    return units_per_class(raw.argmax(axis=1), selection.problem.unit, raw.shape[1])
+    problem, counts = selection.problem, np.asarray(confusion)
+    return predicted_units(counts, problem.samples(problem.truth, len(counts)))

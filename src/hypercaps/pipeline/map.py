@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 
@@ -26,6 +31,7 @@ from hypercaps.pipeline.map_rasters import write_rasters
 from hypercaps.pipeline.requests import MapRequest
 
 _FIXED = 60_000_000  # bytes used beside the windows: GDAL's cache, strips, buffers
+_WRITER = 40_000_000  # bytes of rasterio and GDAL themselves
 _FEWEST_PIXELS = 64 * 64  # of a window with its halo: in smaller ones most of the work is spent on the halo
 
 
@@ -59,9 +65,10 @@ def make_map(
     with folders_for(request.outputs()), _open_partial(classifier, context) as unfinished:
         refuse_changed_scene(unfinished, context)
         try:
-            fill(unfinished, windows, mapper, context, on_progress)
+            with _writer_imported_beside():
+                fill(unfinished, windows, mapper, context, on_progress)
             check_classes(unfinished, context)
-            write_rasters(unfinished, context, truth)
+            write_rasters(unfinished, context, truth, memory=_free_memory(request.memory))
         except ClusterError:  # the finished windows are worth resuming
             raise
         except HypercapsError:  # a failed map leaves no file behind
@@ -70,19 +77,36 @@ def make_map(
         unfinished.remove()
 
 
+@contextmanager
+def _writer_imported_beside() -> Iterator[None]:
+    """Import what writes the rasters, rasterio and GDAL, while the kernels compute: they don't need the interpreter."""
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(import_module, "hypercaps.io.writers.cog")  # if it fails, so does the import that uses it
+        yield
+
+
 def _plan(classifier: ConvCapsClassifier, context: MapContext) -> list[Window]:
     memory = context.request.memory
-    if resident_memory() + _FIXED > memory:
+    if _free_memory(memory) < 0:
         held = f"hypercaps itself holds {resident_memory() / 1e6:.0f} MB"
         warn_data(f"{held}, so a map can't be made within {memory / 1e6:.0f} MB: small windows are taken")
     pixels = pixels_within(memory, classifier, context.scene)
     return plan_windows(context.scene, patch=2 * context.halo + 1, pixels=pixels)
 
 
+def _beside_windows() -> int:
+    """Bytes that this process will use beside the windows."""
+    return _FIXED if "rasterio" in sys.modules else _FIXED + _WRITER
+
+
 def pixels_within(memory: int, classifier: ConvCapsClassifier, scene: Scene) -> int:
     """Largest window, in pixels, with which the process stays within ``memory`` bytes."""
-    free = memory - resident_memory() - _FIXED
-    return max(_FEWEST_PIXELS, free // bytes_per_pixel(classifier.model_, scene))
+    return max(_FEWEST_PIXELS, _free_memory(memory) // bytes_per_pixel(classifier.model_, scene))
+
+
+def _free_memory(memory: int) -> int:
+    """How many of ``memory`` bytes this process has not used yet; may be negative."""
+    return memory - resident_memory() - _beside_windows()
 
 
 def _open_partial(classifier: ConvCapsClassifier, context: MapContext) -> PartialMap:

@@ -13,7 +13,6 @@ from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.io.writers.atomic import write_all_or_nothing
-from hypercaps.io.writers.cog import encode, write_cog
 from hypercaps.io.writers.partial_map import PartialMap
 from hypercaps.io.writers.raster_kind import RasterKind
 from hypercaps.pipeline.layers import CLASSES, FAMILIARITY
@@ -22,8 +21,10 @@ from hypercaps.pipeline.map_context import MapContext, unknown_entry
 _UNFAMILIAR = 0.02  # share of known ground that a picture shows as unlike any label
 
 
-def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None = None) -> None:
-    """Write the files of the request; the picture shows ``truth`` beside the map."""
+def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None = None, *, memory: int) -> None:
+    """Write the files of the request, within ``memory`` bytes; the picture shows ``truth`` beside the map."""
+    from hypercaps.io.writers.cog import write_cog  # imports rasterio
+
     request, scene = context.request, context.scene
     paths = request.outputs()
     for path in paths:  # temporary files of an attempt that was killed while writing
@@ -34,7 +35,7 @@ def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None
             if layer.name in request.files:
                 kind = layer.raster(context)
                 strips = functools.partial(_strip, partial, scene, layer.name, kind)
-                write_cog(temporary[request.files[layer.name]], kind, scene.map_grid, strips)
+                write_cog(temporary[request.files[layer.name]], kind, scene.map_grid, strips, memory)
         for path, content in request.legend_files(context.legend).items():
             temporary[path].write_bytes(content)
         if request.picture is not None:
@@ -43,6 +44,8 @@ def write_rasters(partial: PartialMap, context: MapContext, truth: Labels | None
 
 def _strip(partial: PartialMap, scene: Scene, name: str, kind: RasterKind, r0: int, r1: int) -> npt.NDArray[Any]:
     """Rows r0 to r1 of a layer as they are stored: (bands, r1 - r0, columns)"""
+    from hypercaps.io.writers.cog import encode
+
     bands = [_map_rows(partial, scene, name, r0, r1, band) for band in range(len(kind.bands))]
     return encode(np.stack(bands), kind)
 

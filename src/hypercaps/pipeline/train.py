@@ -28,7 +28,7 @@ from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, wri
 from hypercaps.io.writers.run_folder import CHECKPOINT, RunFolder
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
-from hypercaps.pipeline.evidence import estimate_areas, write_doubtful_labels
+from hypercaps.pipeline.evidence import with_areas, write_doubtful_labels
 from hypercaps.pipeline.layers import LAYERS
 from hypercaps.pipeline.map import make_map
 from hypercaps.pipeline.requests import DEFAULT_RUN, SILENT, RunObserver, TrainRequest
@@ -103,7 +103,7 @@ def train_run(
                 mapped = True
             files.partial.unlink(missing_ok=True)
         if mapped and all(part is None for part in (request.map.reject, request.map.unknown, request.map.mask)):
-            metrics = replace(metrics, areas=estimate_areas(classifier, staging / "map.tif"))
+            metrics = with_areas(metrics, classifier, staging / "map.tif")
         write_json(staging / "metrics.json", metrics.to_json())
         with suppress(KeyboardInterrupt):
             _write_report(staging, facts(), labels.where_valid(scene))

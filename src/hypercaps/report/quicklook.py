@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.resampling import usable_wavelengths
-from hypercaps.data.scene import Scene
+from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.data.window import tile_windows
 from hypercaps.report.figure import NO_DATA_COLOR
@@ -37,8 +37,11 @@ class QuickLook:
         return f"{'natural' if self.natural else 'false'} colours (bands {shown})"
 
 
-def quicklook(scene: Scene, longest: int = LONGEST_SIDE) -> QuickLook:
-    """Read the whole scene once, window by window, and stretch its contrast."""
+def quicklook(scene: Scene, longest: int = LONGEST_SIDE, *, only_shown: bool = False) -> QuickLook:
+    """Read the whole scene once, window by window, and stretch its contrast.
+
+    With ``only_shown``, just the three bands are read, where the file allows it, and other bands make no pixel invalid.
+    """
     bands, natural = rgb_bands(scene)
     step = thinning(scene.shape[:2], longest)
     height, width = -(-scene.rows // step), -(-scene.cols // step)
@@ -48,10 +51,14 @@ def quicklook(scene: Scene, longest: int = LONGEST_SIDE) -> QuickLook:
         down, across = np.arange(-at.r0 % step, at.r1 - at.r0, step), np.arange(-at.c0 % step, at.c1 - at.c0, step)
         if not (down.size and across.size):
             continue
-        read = scene.read(at.rows, at.cols)
+        if only_shown:
+            read = scene.read_bands(bands, at.rows, at.cols)
+        else:
+            read = scene.read(at.rows, at.cols)
+            read = Pixels(read.values[:, :, list(bands)], read.valid)
         target = np.ix_((at.r0 + down) // step, (at.c0 + across) // step)
         source = np.ix_(down, across)
-        values[target], valid[target] = read.values[source][:, :, list(bands)], read.valid[source]
+        values[target], valid[target] = read.values[source], read.valid[source]
     picture = np.full((height, width, 3), NO_DATA_COLOR, dtype=np.uint8)
     if valid.any():
         low, high = np.percentile(values[valid], _STRETCH, axis=0)  # (3,) each

@@ -86,6 +86,7 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "split_text": wording.split_text(metrics),
         "unscored_text": wording.unscored_text(metrics),
         "untested_text": wording.untested_text(metrics),
+        "map_accuracy_text": wording.map_accuracy_text(metrics),
         "one_area_text": wording.one_area_text(metrics),
         "question_text": wording.question_text(metrics),
         "baseline_text": wording.baseline_text(metrics),
@@ -93,6 +94,7 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "contradiction_text": wording.contradiction_text(metrics),
         "compared_text": wording.compared_text(metrics.candidates),
         "unit_names": wording.unit_names(metrics),
+        "counts_areas": wording.counts_areas(metrics),
         "candidates": wording.ranked(metrics.candidates),
         "among_labels": wording.among_labels(metrics),
         "advice": [] if both else [wording.leakage_text(metrics), wording.scene_text(metrics)],  # both_text has them

@@ -45,7 +45,13 @@ def interval_note(metrics: RunMetrics) -> str | None:
     if metrics.oa_interval is None:
         return None
     sample = f", with the {_count_units(metrics)} as the sample" if metrics.n_units is not None else ""
-    return f"In brackets: 95 % intervals{sample}."
+    counted = " (pieces of one area count as one, in the table too)" if counts_areas(metrics) else ""
+    return f"In brackets: 95 % intervals{sample}{counted}."
+
+
+def counts_areas(metrics: RunMetrics) -> bool:
+    """Whether units may be pieces of one area, which count as one in intervals and in the numbers of units."""
+    return metrics.units in ("areas", "blocks")
 
 
 def unit_names(metrics: RunMetrics) -> tuple[str, str]:
@@ -160,11 +166,23 @@ def among_labels(metrics: RunMetrics) -> bool:
     return metrics.split == "random" or (metrics.leakage or 0.0) > MUCH_LEAKAGE
 
 
+def map_accuracy_text(metrics: RunMetrics) -> str | None:
+    """The share of the map that is right, if classes were not labelled in proportion to their areas; None: unknown."""
+    if metrics.map_accuracy is None or metrics.split != "folds":
+        return None
+    weighted = score_text(metrics.map_accuracy, metrics.map_accuracy_interval)
+    return (
+        f"Weighted by the area of each class in the map: {weighted}. That is the better estimate for the whole map if "
+        "labels of each class are typical, but their numbers are not in proportion to the areas."
+    )
+
+
 def leakage_text(metrics: RunMetrics) -> str | None:
     """What a high leakage means, and how to measure accuracy without it; None if leakage is low."""
     leakage = metrics.leakage or 0.0
     if leakage > MUCH_LEAKAGE:
-        reason = f"The patches of {'most' if leakage > 0.5 else 'many'} test pixels contain training pixels"
+        share = "most" if leakage > 0.5 else f"{100 * leakage:.0f} % of the"
+        reason = f"The patches of {share} test pixels contain training pixels"
     elif metrics.split == "random" and metrics.patch == 1:
         reason = "Patches of one pixel can't contain another one, but test pixels lie beside training pixels"
     else:

@@ -23,7 +23,7 @@ BASIC = ("lda", "logistic", "random-forest")  # their average is hard to beat on
 MOST_MEMBERS = 3
 _LEAST = 1e-12  # probability, for logarithms
 _LEAST_WEIGHT = 0.1  # members below it are left out
-_SURE = 0.9  # probability that a candidate is better than the basic methods, to replace them
+SURE = 0.9  # probability that a candidate is better than the basic methods, to replace them
 LEAST_UNITS = 20  # held-out units; with fewer, chance decides, and only a candidate that is far better is chosen
 _VERY_SURE = 0.99  # the same to replace a network in a scene of fields, where folds understate label propagation
 _ITERATIONS = 200
@@ -95,11 +95,11 @@ def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold], default
     return _best_few(problem, complete, losses, best)
 
 
-def is_clearly_worse(network: OutOfFold, other: OutOfFold) -> bool:
-    """Whether a network is less accurate on the folds that it has run, by a t test."""
-    same_folds = other.first_folds(network.done)
-    more, error = excess(_errors(network), _errors(same_folds))
-    return more > _quantile(network, _VERY_SURE) * error and more > 0
+def is_clearly_worse(one: OutOfFold, other: OutOfFold, probability: float = _VERY_SURE) -> bool:
+    """Whether a candidate is less accurate on the folds that it has run, by a t test."""
+    same_folds = other.first_folds(one.done)
+    more, error = excess(_errors(one), _errors(same_folds))
+    return more > _quantile(one, probability) * error and more > 0
 
 
 def _quantile(result: OutOfFold, probability: float) -> float:
@@ -147,7 +147,7 @@ class _Average:
         loss as many right ones save. With few units, both tests are needed, at a higher level.
         """
         few = np.unique(losses.unit).size < LEAST_UNITS
-        quantile = _quantile(other, _VERY_SURE if few else _SURE)
+        quantile = _quantile(other, _VERY_SURE if few else SURE)
         compared = [excess(losses, self.losses), excess(_errors(other), self.errors)]
         by_loss, by_accuracy = (mean < -quantile * error for mean, error in compared)
         if few:

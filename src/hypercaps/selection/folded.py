@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import Split, units_per_class
+from hypercaps.data.splits import Split
 from hypercaps.data.splits.distances import compare_distances
 from hypercaps.data.splits.folds import Folds
 from hypercaps.inference.metrics import Scores
@@ -78,7 +78,7 @@ class FoldedResult:
         """Accuracy and reliability of the out-of-fold predictions, with intervals."""
         problem = self.problem
         scores = score_out_of_fold(self.final.model, self.final.raw, problem.truth, problem.fold)
-        return with_intervals(scores, units_per_class(problem.truth, problem.unit, len(scores.per_class)))
+        return with_intervals(scores, problem.samples(problem.truth, len(scores.per_class)))
 
     def facts(self) -> FoldFacts:
         """How the score came about."""

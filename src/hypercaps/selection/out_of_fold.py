@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
-from hypercaps.data.splits import units_per_class
 from hypercaps.data.splits.folds import Folds
 from hypercaps.errors import Interrupted
 from hypercaps.inference.calibration import cross_calibrate
@@ -53,6 +52,11 @@ class FoldProblem:
     @cached_property
     def unit(self) -> Integers:
         return self.folds.units.unit[self._held]
+
+    def samples(self, classes: Integers, count: int, known: npt.NDArray[np.bool_] | None = None) -> Integers:
+        """(count,) number of independent units with pixels of each class, by a class index of each pixel (M,)."""
+        known = np.ones(self.pixels.size, dtype=bool) if known is None else known
+        return self.folds.units.independent(np.flatnonzero(self._held)[known], classes[known], count)
 
     @cached_property
     def truth(self) -> Integers:
@@ -118,9 +122,9 @@ class OutOfFold:
     def oa_interval(self) -> tuple[float, float]:
         """95 % interval of the share of known pixels whose class is right, in percent."""
         known, classes = self.known, self.raw.shape[1]
-        truth = self.problem.truth[known]
-        confusion = confusion_counts(truth, self.raw[known].argmax(axis=1), classes)
-        interval = score_intervals(confusion, units_per_class(truth, self.problem.unit[known], classes)).oa
+        truth = self.problem.truth
+        confusion = confusion_counts(truth[known], self.raw[known].argmax(axis=1), classes)
+        interval = score_intervals(confusion, self.problem.samples(truth, classes, known)).oa
         return interval.low, interval.high
 
     def first_folds(self, count: int) -> OutOfFold:

@@ -17,13 +17,14 @@ import numpy.typing as npt
 from hypercaps.errors import HypercapsError, ModelError
 from hypercaps.inference.run_metrics import CandidateRow
 from hypercaps.selection.candidates import PATCHES, Candidate
-from hypercaps.selection.choice import BASIC, LEAST_UNITS, Choice, Losses, choose, excess, is_clearly_worse
+from hypercaps.selection.choice import BASIC, LEAST_UNITS, SURE, Choice, Losses, choose, excess, is_clearly_worse
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, run_fold
 from hypercaps.selection.propagation import MAX_LABELS, propagated_lda
 from hypercaps.training.spec import TrainingSpec
 
 _NETWORK_SHARE = 0.5  # of the time limit that must be left for a network to begin
 _GUIDE_ERROR = 0.05  # share of the pixels that LDA on windows may have wrong to take part in label propagation
+_FEW_UNITS = 40  # held-out units, below which windows may help LDA by chance
 Integers = npt.NDArray[np.int64]
 OnComparing = Callable[[str, int, int, int, int], None]  # candidate, fold, folds, candidates done, candidates
 OnCandidate = Callable[[CandidateRow], None]
@@ -137,21 +138,29 @@ class Race:
         patch = min(lda, key=lambda patch: Losses.of(self.results[lda[patch]]).mean)
         if 1 not in lda or not self._is_of_fields(lda):
             return _Suited(patch, False)
+        return _Suited(PATCHES[-1], True, self._is_nearly_right(lda))
+
+    def _is_nearly_right(self, lda: Mapping[int, Candidate]) -> bool:
+        """Whether LDA (by patch) has few pixels wrong."""
         correct = max(self.results[one].correct for one in lda.values())
-        return _Suited(PATCHES[-1], True, correct >= (1 - _GUIDE_ERROR) * self.problem.truth.size)
+        return correct >= (1 - _GUIDE_ERROR) * self.problem.truth.size
 
     def _is_of_fields(self, lda: Mapping[int, Candidate]) -> bool:
         """Whether windows help LDA (by patch) and label propagation does not harm it, as in a scene of fields.
 
-        Among mixed pixels windows harm, while propagation may seem to help inside of a single tile.
+        Among mixed pixels windows harm, while propagation may seem to help inside of a single tile. A few units must
+        show it clearly, unless LDA is nearly always right and there is nothing left to gain.
         """
         alone = self.results[lda[1]]
         windows = [self.results[one] for patch, one in lda.items() if patch > 1]
         if not any(_helps(window, alone) for window in windows):
             return False
+        units = np.unique(self.problem.unit).size
+        is_clear = any(is_clearly_worse(alone, window, SURE) for window in windows)
+        if units < _FEW_UNITS and not is_clear and not self._is_nearly_right(lda):
+            return False
         many = self.problem.folds.units.pixels.size > MAX_LABELS
-        few = np.unique(self.problem.unit).size < LEAST_UNITS
-        if many or few or self._out_of_time(1.0):
+        if many or units < LEAST_UNITS or self._out_of_time(1.0):
             return False
         return propagated_lda(self.problem, lda[1].spec(self.settings.base)).correct >= alone.correct
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,44 @@ if TYPE_CHECKING:  # imports torch, and options are checked before that
     from hypercaps.models.registry import Method
 
 
-def check_kinds(scene: object, labels: object = None) -> None:
-    """Refuse bare arrays, which lack nodata, wavelengths and names."""
-    if not isinstance(scene, Scene):
-        raise SceneError(f"a Scene is expected and {type(scene).__name__} came: use Scene.from_array or open_scene")
-    if labels is not None and not isinstance(labels, Labels):
-        raise LabelsError(f"Labels are expected and {type(labels).__name__} came: use Labels.from_array or open_labels")
+def as_scene(given: object) -> Scene:
+    """A scene; an array (rows, columns, bands), of NumPy or xarray, as one."""
+    if isinstance(given, Scene):
+        return given
+    if isinstance(given, str | Path):
+        raise SceneError(f"a Scene or an array is expected and a name came: open it first, open_scene({str(given)!r})")
+    if not _is_array(given):
+        raise SceneError(
+            f"a Scene or an array (rows, columns, bands) is expected and {type(given).__name__} came: use open_scene "
+            "for files, Scene.from_array for other data"
+        )
+    if len(shape := tuple(getattr(given, "shape", ()))) == 2:
+        raise SceneError(
+            f"a scene is an array (rows, columns, bands), but a table of shape {shape} came: give the whole cube, "
+            "or the places of pixels to hypercaps.sklearn.PixelClassifier"
+        )
+    return Scene.from_array(given)
+
+
+def as_labels(given: object) -> Labels:
+    """Labels; an array (rows, columns) of class numbers as such."""
+    if isinstance(given, Labels):
+        return given
+    if isinstance(given, str | Path):
+        raise LabelsError(
+            f"Labels or an array are expected and a name came: open it first, open_labels({str(given)!r})"
+        )
+    if not _is_array(given):
+        raise LabelsError(
+            f"Labels or an array (rows, columns) of class numbers are expected and {type(given).__name__} came: use "
+            "open_labels for files, Labels.from_array for other data"
+        )
+    return Labels.from_array(given)  # type: ignore[arg-type]
+
+
+def _is_array(given: object) -> bool:
+    """Also of xarray, h5py, torch and others."""
+    return hasattr(given, "shape") and hasattr(given, "dtype")
 
 
 def compare_names(ours: Legend, models: Legend) -> None:

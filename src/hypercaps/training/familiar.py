@@ -7,6 +7,8 @@ training patch tells such ground apart: labelled pixels that were held out show 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,25 +16,24 @@ from torch import Tensor
 
 from hypercaps.compute import linalg
 from hypercaps.training.examples import Examples
-from hypercaps.training.patches import PatchStore
 
 LEFT_OUT = 0.02  # share of known ground that counts as unfamiliar
 _MOST = 4096  # training patches that others are compared with
 _LEAST = 16  # of each class
 _FEW = 20  # validation patches that are too few to tell how far known ground can be
 _AT_ONCE = 2048  # patches
-_IN_CACHE = 32  # patches whose mean is taken at once
 
 Distances = npt.NDArray[np.float32]
+MeanSpectra = Callable[[Tensor], Tensor]  # numbers of patches (B,) -> their mean spectra, in whitened components (B, C)
 
 
-def is_familiar(examples: Examples, seed: int) -> npt.NDArray[np.bool_]:
+def is_familiar(examples: Examples, mean_spectra: MeanSpectra, seed: int) -> npt.NDArray[np.bool_]:
     """Which of the unlabelled patches (U,) are as near to the training patches as known ground is."""
     references = _draw_references(examples, seed)
-    known = _held_out_distances(examples, references)
+    known = _held_out_distances(examples, mean_spectra, references)
     if known.size == 0:
         return np.ones(len(examples.unlabelled), dtype=bool)
-    distances = nearest_distances(examples.store, examples.unlabelled, references)
+    distances = nearest_distances(mean_spectra, examples.unlabelled, references)
     return np.asarray(distances <= np.quantile(known, 1 - LEFT_OUT, method="higher"))
 
 
@@ -46,17 +47,17 @@ def _draw_references(examples: Examples, seed: int) -> Tensor:
     return torch.from_numpy(np.sort(np.concatenate(drawn)))
 
 
-def _held_out_distances(examples: Examples, references: Tensor) -> Distances:
+def _held_out_distances(examples: Examples, mean_spectra: MeanSpectra, references: Tensor) -> Distances:
     """Distances of labelled patches that are not among the references, nor in a spatial unit of theirs."""
     if len(examples.val) >= _FEW:
-        return nearest_distances(examples.store, examples.val, references)
+        return nearest_distances(mean_spectra, examples.val, references)
     units = torch.arange(len(examples.targets)) if examples.units is None else examples.units
-    found = nearest_distances(examples.store, examples.train, references, units[examples.train], units[references])
+    found = nearest_distances(mean_spectra, examples.train, references, units[examples.train], units[references])
     return np.asarray(found[np.isfinite(found)])
 
 
 def nearest_distances(
-    store: PatchStore,
+    mean_spectra: MeanSpectra,
     which: Tensor,
     references: Tensor,
     units: Tensor | None = None,
@@ -67,18 +68,13 @@ def nearest_distances(
     References in the same unit as a patch are left out; infinity where no other is left.
     """
     with linalg.one_thread():
-        means = _mean_spectra(store, references)  # (R, C)
+        means = mean_spectra(references)  # (R, C)
         squares = means.square().sum(dim=1)
         found = []
         for start in range(0, len(which), _AT_ONCE):
-            some = _mean_spectra(store, which[start : start + _AT_ONCE])  # (B, C)
+            some = mean_spectra(which[start : start + _AT_ONCE])  # (B, C)
             distances = some.square().sum(dim=1)[:, None] - 2 * some @ means.T + squares  # (B, R)
             if units is not None and reference_units is not None:
                 distances[units[start : start + _AT_ONCE, None] == reference_units] = torch.inf
             found.append(distances.amin(dim=1).clamp_(min=0))
     return np.asarray(torch.cat(found).numpy())
-
-
-def _mean_spectra(store: PatchStore, which: Tensor) -> Tensor:
-    """Mean spectra of patches ``which`` (B,), in whitened components: (B, C)"""
-    return torch.cat([store.gather(some).mean(dim=(1, 2)) for some in torch.split(which, _IN_CACHE)])

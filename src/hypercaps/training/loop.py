@@ -180,7 +180,8 @@ class TrainingLoop:
         if self.examples.extra is not None:
             patches = torch.cat([patches, self.examples.extra(epoch).to(patches.device)])
         if self.stage.augmentation.noise:
-            self._store = self.examples.store.with_noise(patches, self.stage.augmentation.noise, self._noise)
+            store, sigma = self.examples.store, self.stage.augmentation.noise
+            self._store = store.with_noise(patches, sigma, self._noise, self._store)
         batches = self._batches(patches)
         if self._order_later is not None:
             self._order.set_state(self._order_later)

@@ -27,6 +27,7 @@ Values = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 _READ_VALUES = 1 << 23  # values read at a time: 32 MB of float32
+_IN_CACHE = 32  # patches whose mean is taken at once
 
 
 def mirrored(positions: Indices, size: int) -> Indices:
@@ -181,6 +182,7 @@ class PatchStore:
             reflect_places(places, valid, patch)
         self._places = torch.from_numpy(places)
         self._pixels = torch.from_numpy(np.stack([r, c], axis=1))
+        self._noisy: Indices | None = None  # rows of the spectra that have noise
 
     def __len__(self) -> int:
         return self._places.shape[0]
@@ -207,11 +209,20 @@ class PatchStore:
         """Row of ``spectra`` for the centre of each patch: (N,) int32"""
         return self._places[:, self.patch * self.patch // 2]
 
-    def with_noise(self, which: Tensor, sigma: float, rng: np.random.Generator) -> PatchStore:
+    def mean_spectra(self, which: Tensor) -> Tensor:
+        """Mean spectra of patches ``which`` (B,): (B, C). Those of a patch do not depend on the others."""
+        import torch
+
+        return torch.cat([self.gather(some).mean(dim=(1, 2)) for some in torch.split(which, _IN_CACHE)])
+
+    def with_noise(
+        self, which: Tensor, sigma: float, rng: np.random.Generator, before: PatchStore | None = None
+    ) -> PatchStore:
         """The same store with Gaussian noise of standard deviation ``sigma`` on the pixels of patches ``which``.
 
         Drawn by numpy, in one stream for any number of threads. Other spectra are not changed, so that few patches of a
-        large scene cost little.
+        large scene cost little. ``before`` is a store that this method has made of this one and that is not needed any
+        more: its memory is used again.
         """
         import torch
 
@@ -222,13 +233,24 @@ class PatchStore:
         drawn *= np.float32(sigma)
         noisy = copy.copy(self)
         if self._spectra.device.type == "cpu":
-            spectra: Values = native.empty(tuple(self._spectra.shape))
-            spectra[...] = self._spectra.numpy()
-            spectra[at.numpy()] += drawn  # five times as fast as torch's index_add
+            spectra, noisy._noisy = self._without_noise(before), at.numpy()
+            drawn += self._spectra.numpy().take(noisy._noisy, axis=0)
+            spectra[noisy._noisy] = drawn  # much faster than torch's index_add
             noisy._spectra = torch.from_numpy(spectra)
         else:
             noisy._spectra = self._spectra.index_add(0, at, torch.from_numpy(drawn).to(self._spectra.device))
         return noisy
+
+    def _without_noise(self, before: PatchStore | None) -> Values:
+        """A copy of the spectra (S, C), in the memory of ``before`` if it has noise."""
+        clean: Values = self._spectra.numpy()
+        if before is not None and before._noisy is not None:
+            spectra: Values = before._spectra.numpy()
+            spectra[before._noisy] = clean.take(before._noisy, axis=0)
+            return spectra
+        spectra = native.empty(clean.shape)
+        spectra[...] = clean
+        return spectra
 
     def to(self, device: str) -> PatchStore:
         """The same store on another device."""

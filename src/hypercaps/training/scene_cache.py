@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.compute import linalg
 from hypercaps.data.scene import Scene
 from hypercaps.data.statistics import SceneStatistics, sample_statistics
 from hypercaps.errors import SceneError
@@ -14,7 +18,19 @@ from hypercaps.training.label_propagation import PixelGraph, edge_features
 from hypercaps.training.patches import KeptSpectra, PatchStore
 from hypercaps.training.preprocessing import PREPROCESSINGS, PCAWhitening, Preprocessing, robust_whitening
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Pixels = npt.NDArray[np.int64]
+_MOST_MEANS = 1 << 16  # patches whose mean spectra are kept: 52 MB with 200 bands
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptMeans:
+    """Mean spectra of patches."""
+
+    pixels: Pixels  # (N,) their centres, flat indices, ascending
+    means: Tensor  # (N, C)
 
 
 class SceneCache:
@@ -35,6 +51,7 @@ class SceneCache:
         self.scene = scene
         self._fitted: dict[str, Preprocessing] = {}  # by the names of PREPROCESSINGS
         self._spectra: dict[tuple[str, int], KeptSpectra] = {}  # by preprocessing and patch
+        self._means: dict[tuple[str, int], _KeptMeans] = {}  # by preprocessing and patch: those of the last training
         self._graphs: dict[str, PixelGraph] = {}  # by preprocessing: that of the last training
 
     def check_is_of(self, scene: Scene) -> None:
@@ -65,9 +82,31 @@ class SceneCache:
         kept = self._spectra.setdefault((preprocessing, patch), KeptSpectra())
         return PatchStore(self.scene, self.preprocessing(preprocessing), pixels, patch, kept)
 
+    def mean_spectra(self, preprocessing: str, store: PatchStore, pixels: Pixels) -> Callable[[Tensor], Tensor]:
+        """A function from numbers of patches (B,) of a store to their mean spectra (B, C).
+
+        ``pixels`` (N,), in any order, are the centres of all patches. Means are kept unless they are many.
+        """
+        if pixels.size > _MOST_MEANS:
+            return store.mean_spectra
+        import torch
+
+        order = np.argsort(pixels, kind="stable")
+        key, ascending = (preprocessing, store.patch), pixels[order]
+        kept = self._means.get(key)
+        if kept is None or not np.array_equal(kept.pixels, ascending):
+            with linalg.one_thread():
+                kept = _KeptMeans(ascending, store.mean_spectra(torch.from_numpy(order)))
+            self._means[key] = kept
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        means, rows = kept.means, torch.from_numpy(rank)
+        return lambda which: means.index_select(0, rows[which])
+
     def forget_spectra(self) -> None:
         """Free what is large: the preprocessed spectra and the graph. The next training reads them again."""
         self._spectra.clear()
+        self._means.clear()
         self._graphs.clear()
 
     def pixel_graph(self, preprocessing: str, store: PatchStore, pixels: Pixels) -> PixelGraph:

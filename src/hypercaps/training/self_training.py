@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hypercaps.models.protocols import kernel_threads
 from hypercaps.training import label_propagation
 from hypercaps.training.examples import Examples, all_scores
-from hypercaps.training.familiar import is_familiar
+from hypercaps.training.familiar import MeanSpectra, is_familiar
 from hypercaps.training.loop import LoopSettings
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
@@ -42,6 +42,10 @@ class PixelGrid:
         """Laplacian (N, N) of the graph of the pixels."""
         return self.cache.pixel_graph(self.preprocessing, store, self.pixels).laplacian(self.pixels)
 
+    def mean_spectra(self, store: PatchStore) -> MeanSpectra:
+        """Mean spectra of the patches of the store, kept for the next training on the same pixels."""
+        return self.cache.mean_spectra(self.preprocessing, store, self.pixels)
+
 
 @dataclass(frozen=True)
 class PseudoLabelling:
@@ -60,7 +64,8 @@ def add_pseudo_labels(
     # Validation pixels keep their own class: one that was learned from could not measure the network.
     targets = torch.cat([examples.targets, torch.from_numpy(pseudo.classes[len(examples.targets) :])])
     # Ground unlike any label stays out: its propagated class is an answer to a question that no label asks.
-    margin = np.where(is_familiar(examples, how.seed), pseudo.margin[examples.unlabelled.numpy()], 0.0)
+    familiar = is_familiar(examples, grid.mean_spectra(examples.store), how.seed)
+    margin = np.where(familiar, pseudo.margin[examples.unlabelled.numpy()], 0.0)
 
     def extra(epoch: int) -> Tensor:
         drawn = label_propagation.draw(margin, how.per_epoch, np.random.default_rng((how.seed, epoch)))

@@ -11,7 +11,7 @@ import numpy as np
 from hypercaps import __version__
 from hypercaps.data.scene import Scene
 from hypercaps.workbench import class_list
-from hypercaps.workbench.class_spectra import class_spectra
+from hypercaps.workbench.class_spectra import ClassSpectra
 from hypercaps.workbench.events import Hub
 from hypercaps.workbench.label_exchange import read_upload
 from hypercaps.workbench.label_store import LabelStore, Outcome
@@ -44,7 +44,7 @@ class Bench:
         self.labels = LabelStore(project.folder, (scene.rows, scene.cols))
         self.view = SceneView(scene, project.folder / "overviews", self._on_overviews)
         self.messages: list[dict[str, str]] = []
-        self._class_spectra: tuple[int, dict[str, Any]] = (-1, {})
+        self._class_spectra = ClassSpectra(self.view.reader)
         if self.labels.journal.lost is not None:
             self.say("warning", self.labels.journal.lost)
         self.desk = TrainingDesk(project.folder, scene, self.labels, self.hub, computing, self.say)
@@ -193,11 +193,8 @@ class Bench:
             raise RefusedError(f"row {row}, column {col} is outside of the scene", 404)
 
     def class_spectra(self) -> dict[str, Any]:
-        """Mean spectra of the labels as they are; computed once for each version."""
-        snapshot = self.labels.snapshot()
-        if self._class_spectra[0] != snapshot.version:
-            self._class_spectra = snapshot.version, class_spectra(self.view.reader, snapshot)
-        return self._class_spectra[1]
+        """Mean spectra of the labels as they are."""
+        return self._class_spectra.of(self.labels.snapshot())
 
     @property
     def folder(self) -> Path:

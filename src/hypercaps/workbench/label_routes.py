@@ -12,7 +12,7 @@ from hypercaps.workbench.bench import Stroke
 from hypercaps.workbench.label_exchange import exported, upload_folder
 from hypercaps.workbench.refusals import not_found
 from hypercaps.workbench.requests import ClassRequest, StepRequest, StrokeRequest
-from hypercaps.workbench.route_tools import OnBench, Writer, as_bytes, in_thread
+from hypercaps.workbench.route_tools import OnBench, Writer, as_bytes, in_thread, soon
 from hypercaps.workbench.spans import checked_spans
 
 router = APIRouter()
@@ -23,7 +23,7 @@ async def get_label_tile(bench: OnBench, version: int, level: int, x: int, y: in
     if not 0 <= level < bench.view.levels or x < 0 or y < 0:
         raise not_found(f"level {level}")
     is_final = version == bench.labels.version
-    content = await in_thread(bench.label_tile, level, x, y)
+    content = await soon(bench.label_tile, level, x, y)
     return as_bytes(content, final=is_final and version == bench.labels.version)
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Pixels, Scene
-from hypercaps.data.window import tile_windows
+from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import HypercapsError
 
 FIRST = 2  # level of the finest overview: each pixel is 4 x 4 scene pixels
-_STRIP = 64  # rows and columns that are read at once, times 4: whole pixels of all levels but the coarsest
+_STRIP = 64  # rows and columns of the finest level that are made at once
+_STRIP_VALUES = 1 << 23  # values of the scene that are read at once where it is stored row by row
 _READY = "ready"
 
 Floats = npt.NDArray[np.float32]
@@ -45,11 +46,12 @@ class Overviews:
         if self._thread is not None:
             self._thread.join()
 
-    def read(self, level: int, rows: slice, cols: slice) -> Pixels | None:
-        """A window of a level, in its own rows and columns; None: not made yet."""
+    def read(self, level: int, rows: slice, cols: slice, bands: Sequence[int] | None = None) -> Pixels | None:
+        """All or some bands of a window of a level, in its own rows and columns; None: not made yet."""
         if self.done < 1.0 or level not in self._arrays:
             return None
-        values = np.array(self._arrays[level][rows, cols])
+        window = self._arrays[level][rows, cols]
+        values = np.array(window if bands is None else window[:, :, list(bands)])
         return Pixels(values, ~np.isnan(values[:, :, 0]))
 
     def shape(self, level: int) -> tuple[int, int, int]:
@@ -80,17 +82,27 @@ class Overviews:
 
     def _fill(self, target: Floats) -> bool:
         side = 1 << FIRST
-        step = _STRIP * side
-        windows = list(tile_windows(self._scene.whole, step))
+        windows = list(self._windows(side))
         for number, at in enumerate(windows):
             if self._stop.is_set():
                 return False
             read = self._scene.read(at.rows, at.cols)
-            values = np.where(read.valid[:, :, None], read.values, np.float32(np.nan))
-            small = block_means(values, side)
+            small = block_means(_marked(read), side)
             target[at.r0 // side : at.r0 // side + len(small), at.c0 // side : at.c0 // side + small.shape[1]] = small
             self._tell(0.99 * (number + 1) / len(windows))
         return True
+
+    def _windows(self, side: int) -> Iterator[Window]:
+        """What is read at once, in whole blocks of the file where that is possible: none is decoded twice."""
+        scene, block = self._scene, self._scene.block
+        if block is None:
+            height = max(side, _STRIP_VALUES // (scene.cols * scene.bands) // side * side)
+            for r0 in range(0, scene.rows, height):
+                yield Window(r0, min(r0 + height, scene.rows), 0, scene.cols)
+        else:
+            least = _STRIP * side
+            is_whole = block[0] == block[1] and block[0] % side == 0
+            yield from tile_windows(scene.whole, -(-least // block[0]) * block[0] if is_whole else least)
 
     def _halve(self, arrays: dict[int, Floats]) -> bool:
         """Make each level from the one before, in strips of rows."""
@@ -108,10 +120,20 @@ class Overviews:
         self._on_progress(done)
 
 
+def _marked(pixels: Pixels) -> Floats:
+    """Values with NaN where they are not valid."""
+    if pixels.valid.all():
+        return pixels.values
+    return np.where(pixels.valid[:, :, None], pixels.values, np.float32(np.nan))
+
+
 def block_means(values: Floats, side: int) -> Floats:
     """Means of the valid pixels of blocks of ``side`` x ``side``; NaN marks invalid ones, and blocks without any."""
     rows, cols, bands = values.shape
     down, across = -(-rows // side), -(-cols // side)
+    if (rows, cols) == (down * side, across * side) and not np.isnan(values[:, :, 0]).any():
+        rows_of_blocks = values.reshape(down, side, across * side, bands).sum(axis=1)
+        return np.asarray(rows_of_blocks.reshape(down, across, side, bands).sum(axis=2) / np.float32(side * side))
     padded = np.pad(values, ((0, down * side - rows), (0, across * side - cols), (0, 0)), constant_values=np.nan)
     valid = ~np.isnan(padded[:, :, :1])
     sums = np.where(valid, padded, 0).reshape(down, side, across, side, bands).sum(axis=(1, 3))

@@ -19,13 +19,18 @@ BYTES = "application/octet-stream"
 
 
 @functools.cache
-def _limiter() -> CapacityLimiter:
+def _limiter(kind: str) -> CapacityLimiter:
     return CapacityLimiter((os.cpu_count() or 1) + 2)
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Compute beside the loop, in one of few threads: more would only slow each other down."""
-    return await anyio.to_thread.run_sync(function, *arguments, limiter=_limiter())
+    return await anyio.to_thread.run_sync(function, *arguments, limiter=_limiter("any"))
+
+
+async def soon(function: Callable[..., T], *arguments: Any) -> T:
+    """Compute what takes milliseconds, without waiting for pictures of the scene that are being drawn."""
+    return await anyio.to_thread.run_sync(function, *arguments, limiter=_limiter("short"))
 
 
 def bench_of(request: Request) -> Bench:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from hypercaps.workbench.route_tools import FOREVER, OnBench, as_bytes, in_thread
+from hypercaps.workbench.route_tools import FOREVER, OnBench, as_bytes, in_thread, soon
 from hypercaps.workbench.wand import grow
 
 router = APIRouter()
@@ -22,7 +22,7 @@ async def get_scene_tile(bench: OnBench, bands: str, stretch: str, level: int, x
 @router.get("/spectrum")
 async def get_spectrum(bench: OnBench, row: int, col: int) -> Response:
     bench.check_pixel(row, col)
-    values, is_valid = await in_thread(bench.view.reader.pixel, row, col)
+    values, is_valid = await soon(bench.view.reader.pixel, row, col)
     return as_bytes(values.astype("<f4").tobytes(), final=False, **{"X-Valid": str(int(is_valid))})
 
 

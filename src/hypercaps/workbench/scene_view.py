@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,21 +14,25 @@ import numpy.typing as npt
 
 from hypercaps.compute.blas import one_blas_thread
 from hypercaps.data.scene import Pixels, Scene
-from hypercaps.workbench.overviews import Overviews
+from hypercaps.workbench.overviews import FIRST, Overviews
 from hypercaps.workbench.pixel_reader import SIDE, PixelReader
 from hypercaps.workbench.png import encode_png
 from hypercaps.workbench.presets import PCA, gaps, presets
 from hypercaps.workbench.refusals import RefusedError, not_found
+from hypercaps.workbench.shared_cache import SharedCache
+from hypercaps.workbench.thinned import ThinnedReader
 
-_CACHED_PICTURES = 512
-_SAMPLE_ROWS = 48  # rows, or blocks of a file that is stored in blocks, from which contrast is measured
-_SAMPLE_BLOCKS = 6
+_CACHE_BYTES = 64_000_000  # of pictures
+_KNOWN_LIMITS = 256
+_SAMPLE_ROWS = 48  # from which principal components are computed
+_SAMPLE_BLOCKS = 6  # from which contrast is measured where a file is stored in blocks
 _SAMPLE_PIXELS = 20_000
 _PCA_PIXELS = 4_000
 _AUTO = (2.0, 98.0)
 _TRANSPARENT = encode_png(np.zeros((SIDE, SIDE, 4), dtype=np.uint8))
 
 Rgb = tuple[int, int, int]  # bands shown as red, green and blue
+Shown = tuple[Rgb | None, tuple[float, float]]  # bands, or None for principal components; percentiles
 Floats = npt.NDArray[np.float32]
 
 
@@ -42,8 +44,9 @@ class SceneView:
         self.levels = max(1, math.ceil(math.log2(max(scene.rows, scene.cols, SIDE) / SIDE)) + 1)
         self.overviews = Overviews(scene, folder, self.levels, on_overviews)
         self.presets = presets(scene)
-        self._pictures: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._thinned = ThinnedReader(scene)
+        self._known_limits = SharedCache[Shown, tuple[Floats, Floats]](_KNOWN_LIMITS, lambda _: 1)
+        self._pictures = SharedCache[tuple[object, ...], bytes](_CACHE_BYTES, len)
 
     def describe(self) -> dict[str, Any]:
         """The part ``scene`` of the page's state."""
@@ -64,6 +67,7 @@ class SceneView:
             "tile_size": SIDE,
             "levels": self.levels,
             "overviews": self.overviews.done,
+            "preview": self.has_preview,
             "presets": self.presets,
         }
 
@@ -75,22 +79,17 @@ class SceneView:
         side = SIDE << level
         if x < 0 or y < 0 or y * side >= self.scene.rows or x * side >= self.scene.cols:
             return _TRANSPARENT
-        key = (shown, limits, level, x, y)
-        with self._lock:
-            if key in self._pictures:
-                self._pictures.move_to_end(key)
-                return self._pictures[key]
-        picture = self._draw(shown, limits, self._read(shown, level, x, y))
-        if level < 2 or self.overviews.done == 1.0:  # not what overviews will improve
-            with self._lock:
-                self._pictures[key] = picture
-                while len(self._pictures) > _CACHED_PICTURES:
-                    self._pictures.popitem(last=False)
-        return picture
+        key = (shown, limits, level, x, y, self.is_final(level))  # what overviews improve is drawn again
+        return self._pictures.get(key, lambda: self._draw(shown, limits, self._read(shown, level, x, y)))
+
+    @property
+    def has_preview(self) -> bool:
+        """Whether the coarsest picture is there soon: not where all blocks of a large file must be decoded for it."""
+        return self.levels > FIRST and (self.scene.block is None or self.overviews.done == 1.0)
 
     def is_final(self, level: int) -> bool:
         """Whether pictures of a level stay as they are."""
-        return level < 2 or self.overviews.done == 1.0
+        return level < FIRST or self.overviews.done == 1.0
 
     # ---- which bands -------------------------------------------------------------------------------------------------
 
@@ -112,21 +111,26 @@ class SceneView:
     @cached_property
     def _sample(self) -> Floats:
         """(N, bands) spectra spread over the scene."""
-        found = [read.values[read.valid] for read in self._sampled_windows()]
-        spectra = np.concatenate(found) if found else np.empty((0, self.scene.bands), dtype=np.float32)
-        step = max(1, len(spectra) // _SAMPLE_PIXELS)
-        return spectra[::step] if len(spectra) else np.zeros((1, self.scene.bands), dtype=np.float32)
+        return self._spectra(range(self.scene.bands), _SAMPLE_PIXELS)
 
-    def _sampled_windows(self) -> list[Pixels]:
+    def _spectra(self, bands: Sequence[int], most: int) -> Floats:
+        """(N, bands) some bands of about ``most`` pixels spread over the scene."""
+        found = [read.values[read.valid] for read in self._sampled_windows(bands)]
+        spectra = np.concatenate(found)
+        step = max(1, len(spectra) // most)
+        return spectra[::step] if len(spectra) else np.zeros((1, len(bands)), dtype=np.float32)
+
+    def _sampled_windows(self, bands: Sequence[int]) -> list[Pixels]:
         scene = self.scene
-        if scene.rows * scene.cols * scene.bands <= 1 << 25:
-            return [scene.read()]
+        is_picture = len(bands) < scene.bands
+        if self.levels == 1 or (scene.block is None and is_picture):  # the pixels of the coarsest picture
+            return [self._thinned.tile(bands, self.levels - 1, 0, 0)]
         if scene.block is None:
             rows = np.linspace(0, scene.rows - 1, _SAMPLE_ROWS).astype(int).tolist()
-            return [scene.read(slice(r, r + 1), slice(0, scene.cols)) for r in rows]
+            return [scene.read_bands(bands, slice(r, r + 1), slice(0, scene.cols)) for r in rows]
         down, across = -(-scene.rows // SIDE), -(-scene.cols // SIDE)
         places = sorted({(i * down // _SAMPLE_BLOCKS, int(i * 0.618 % 1 * across)) for i in range(_SAMPLE_BLOCKS)})
-        return [self.reader.tile(y, x) for y, x in places]
+        return [self._thinned.tile(bands, 0, x, y) for y, x in places]
 
     @cached_property
     def _components(self) -> tuple[Floats, Floats]:
@@ -144,39 +148,13 @@ class SceneView:
 
     def _read(self, bands: Rgb | None, level: int, x: int, y: int) -> Pixels:
         """The pixels of a tile, thinned where there is no overview: of three bands, or all for components."""
-        made = self.overviews.read(level, slice(y * SIDE, (y + 1) * SIDE), slice(x * SIDE, (x + 1) * SIDE))
+        rows, cols = slice(y * SIDE, (y + 1) * SIDE), slice(x * SIDE, (x + 1) * SIDE)
+        made = self.overviews.read(level, rows, cols, bands)
         if made is not None:
-            return made if bands is None else Pixels(made.values[:, :, list(bands)], made.valid)
-        if level == 0 and bands is None:
-            return self.reader.tile(y, x)
-        wanted = range(self.scene.bands) if bands is None else bands
-        return self._thinned(wanted, level, x, y)
-
-    def _thinned(self, bands: Sequence[int], level: int, x: int, y: int) -> Pixels:
-        """One row and column of each ``1 << level``; rows between them are not read."""
-        step, side, scene = 1 << level, SIDE << level, self.scene
-        if step == 1 or (scene.block is not None and scene.block[0] >= step):  # reading a row would read its block
-            return self._thinned_blocks(bands, level, x, y)
-        cols = slice(x * side, min((x + 1) * side, scene.cols))
-        rows = range(y * side, min((y + 1) * side, scene.rows), step)
-        lines = [scene.read_bands(bands, slice(row, row + 1), cols) for row in rows]
-        values = np.stack([line.values[0, ::step] for line in lines])
-        return Pixels(values, np.stack([line.valid[0, ::step] for line in lines]))
-
-    def _thinned_blocks(self, bands: Sequence[int], level: int, x: int, y: int) -> Pixels:
-        step, side, scene = 1 << level, SIDE << level, self.scene
-        height = min((y + 1) * side, scene.rows) - y * side
-        width = min((x + 1) * side, scene.cols) - x * side
-        values = np.zeros((-(-height // step), -(-width // step), len(bands)), dtype=np.float32)
-        valid = np.zeros(values.shape[:2], dtype=bool)
-        small = SIDE >> level
-        for down in range(-(-height // SIDE)):
-            for across in range(-(-width // SIDE)):
-                at = self.reader.window((y << level) + down, (x << level) + across)
-                read = scene.read_bands(bands, at.rows, at.cols)
-                target = np.s_[down * small : down * small + small, across * small : across * small + small]
-                values[target], valid[target] = read.values[::step, ::step], read.valid[::step, ::step]
-        return Pixels(values, valid)
+            return made
+        if bands is None:
+            return self.reader.tile(y, x) if level == 0 else self._thinned.tile(range(self.scene.bands), level, x, y)
+        return self._thinned.tile(bands, level, x, y)
 
     def _draw(self, bands: Rgb | None, limits: tuple[float, float], pixels: Pixels) -> bytes:
         shown = pixels.values if bands is not None else self._projected(pixels.values)
@@ -196,7 +174,10 @@ class SceneView:
 
     def _limits(self, bands: Rgb | None, limits: tuple[float, float]) -> tuple[Floats, Floats]:
         """(3,) each: the values shown as black and as full colour."""
-        sample = self._sample[:, list(bands)] if bands is not None else self._projected(self._sample)
+        return self._known_limits.get((bands, limits), lambda: self._find_limits(bands, limits))
+
+    def _find_limits(self, bands: Rgb | None, limits: tuple[float, float]) -> tuple[Floats, Floats]:
+        sample = self._projected(self._sample) if bands is None else self._spectra(bands, _SAMPLE_PIXELS)
         low, high = np.percentile(sample, limits, axis=0)
         return low.astype(np.float32), high.astype(np.float32)
 

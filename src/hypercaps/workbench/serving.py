@@ -23,6 +23,7 @@ from hypercaps.workbench.security import Access
 from hypercaps.workbench.training_desk import Computing
 
 LOCAL = "127.0.0.1"
+_BACKLOG = 128
 _NO_PAGE = (
     "the page of the workbench is not installed, because node was missing when hypercaps was: install node and then "
     "hypercaps again (pip install --force-reinstall --no-deps 'hypercaps[serve]')"
@@ -108,6 +109,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)  # before the address is printed: who is quick waits and is not refused
     except OSError as error:
         listener.close()
         raise OutputError(

@@ -16,7 +16,7 @@ from hypercaps.classifier import ConvCapsClassifier, FoldObserver, load_model
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import TILE
-from hypercaps.data.window import Window, tile_windows
+from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, HypercapsError, SplitError
 from hypercaps.inference.explain import explain_at
 from hypercaps.inference.familiarity_fit import fit_familiarity
@@ -37,6 +37,7 @@ from hypercaps.selection.settings import Settings as Parameters
 from hypercaps.training.loop import Progress
 from hypercaps.training.scene_cache import SceneCache
 from hypercaps.workbench.map_store import as_byte, writable_map
+from hypercaps.workbench.map_windows import windows_around
 from hypercaps.workbench.scores import score_json
 from hypercaps.workbench.trainings import DOUBTFUL, HELD_OUT, MODEL, SUGGESTIONS
 from hypercaps.workbench.worker_messages import ExplainQuery, ExportTask, TrainTask, View
@@ -144,7 +145,7 @@ class TaskRunner:
         self._worker.progress(stage=stage, epoch=now.epoch, epochs=now.epochs, validation=validation, done=now.done)
 
     def _on_comparing(self, name: str, fold: int, folds: int, done: int, total: int) -> None:
-        stage = f"Scoring on ground that was held out: {name}, fold {fold} of {folds}"
+        stage = f"Scoring held-out areas: {name}, fold {fold} of {folds}"
         self._worker.progress(stage=stage, epoch=done, epochs=total, validation=None, done=done / max(total, 1))
 
     # ---- scores ------------------------------------------------------------------------------------------------------
@@ -206,13 +207,14 @@ class TaskRunner:
         self._suggest(task, scored, model, labels)
 
     def _windows(self, classifier: ConvCapsClassifier, memory: int) -> list[Window]:
-        """Squares of whole tiles, within the memory."""
+        """Windows of whole tiles around the view, within the memory."""
         side = _SIDE
         while side > 2 * TILE and (side + 2 * classifier.model_.halo) ** 2 > pixels_within(
             memory, classifier, self._scene
         ):
             side //= 2
-        return list(tile_windows(self._scene.whole, side))
+        view = self._worker.view
+        return windows_around(self._scene.whole, None if view is None else Window(*view), side)
 
     def _outwards(self, windows: list[Window]) -> Iterator[Window]:
         """The windows of the view, from its middle outwards, and then the others; the view may move meanwhile."""

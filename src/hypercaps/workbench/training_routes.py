@@ -11,7 +11,7 @@ from starlette.responses import FileResponse
 from hypercaps.workbench.map_store import changed_pixels, compare, map_tile
 from hypercaps.workbench.refusals import RefusedError, not_found
 from hypercaps.workbench.requests import ExportRequest, OptionsRequest, TrainingRequest, ViewRequest
-from hypercaps.workbench.route_tools import BYTES, OnBench, Writer, as_bytes, in_thread
+from hypercaps.workbench.route_tools import BYTES, OnBench, Writer, as_bytes, in_thread, soon
 from hypercaps.workbench.spans import spans_of
 
 router = APIRouter()
@@ -25,7 +25,7 @@ async def get_map_tile(bench: OnBench, training: str, revision: int, level: int,
         raise not_found(f"level {level}")
     values = bench.desk.trainings.map(training)
     is_final = revision == bench.desk.revision(training)
-    return as_bytes(await in_thread(map_tile, values, level, x, y), final=is_final)
+    return as_bytes(await soon(map_tile, values, level, x, y), final=is_final)
 
 
 @router.post("/train")

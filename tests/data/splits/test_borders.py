@@ -34,3 +34,13 @@ def test_parts_of_fields_are_held_out_in_pieces() -> None:
     labels = Labels.from_array(np.where(cols % 20 < 10, classes, 0))
     folds = draw_requested_folds(labels, SplitRequest("folds", block=8), scene=scene)
     assert folds.units.kind == "areas" and folds.units.block == 8 and folds.units.count > 18
+
+
+def test_blocks_are_held_out_where_whole_blocks_were_labelled() -> None:
+    """Pieces of fields would be held out beside other fields' labels, and unlabelled ground has none that near."""
+    scene, classes = fields()
+    rows, cols = np.indices(classes.shape)
+    labels = Labels.from_array(np.where((rows // 24 + cols // 24) % 2 == 0, classes, 0))
+    folds = draw_requested_folds(labels, SplitRequest("folds", block=16), scene=scene)
+    assert folds.units.kind == "blocks" and folds.units.block == 16 and folds.untested().size == 0
+    assert all(np.unique(folds.fold[folds.units.unit == unit]).size == 1 for unit in range(folds.units.count))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hypercaps.data.labels import Labels
-from hypercaps.data.splits import label_units
+from hypercaps.data.splits import count_test_units, label_units
 from hypercaps.data.window import Window
 from hypercaps.errors import SplitError
 
@@ -122,6 +122,25 @@ def test_finely_mixed_labels_are_cut_into_squares() -> None:
     assert (units.kind, units.count, units.block) == ("blocks", 16, 16)
     assert np.bincount(units.unit).max() == 16 * 22
     assert units.per_class().tolist() == [16] * 3
+
+
+def test_pieces_of_one_area_are_one_sample_of_squares_too() -> None:
+    """A lake among mixed pixels lies in four squares, and is one independent unit."""
+    array = np.random.default_rng(0).integers(1, 4, (64, 64)).astype(np.int16)
+    array[20:44, 20:44] = 4
+    labels = Labels.from_array(array)
+    units = label_units(labels, block=16)
+    assert units.kind == "blocks" and units.per_class()[3] == 4
+    every = np.arange(units.pixels.size)
+    assert units.independent(every, units.class_of, 4).tolist() == [*units.per_class()[:3], 1]
+
+
+def test_pieces_of_one_area_are_one_sample_of_test_labels_too() -> None:
+    array = np.zeros((60, 60), dtype=np.int16)
+    array[:40, :20], array[:20, 40:], array[40:, 40:] = 1, 2, 2
+    labels = Labels.from_array(array)
+    assert (label_units(labels).per_class() > 2).all()
+    assert count_test_units(labels, np.array([1, 2, 5], dtype=np.int16), None).tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize(("side", "block"), [(32, 8), (14, 4), (6, 4)])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hypercaps.errors import DataWarning, LabelsError
+from hypercaps.io.marks import PNG_MARK
 from hypercaps.io.open import open_labels, open_mask
-from hypercaps.io.readers.png import PNG_MARK
 from hypercaps.pipeline.describe import describe
 from support.vectors import names, scene_on
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import dask.array
 import numpy as np
 import pytest
+import rasterio
+import rioxarray
 import xarray as xr
 from rasterio.crs import CRS
+from rasterio.transform import Affine
 
-from hypercaps import Labels, Scene
+from hypercaps import ConvCapsClassifier, Labels, Scene
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.open import open_labels, open_scene
 from hypercaps.io.readers import hdf5
 from support.cubes import COLS, CUBE, ROWS, WAVES, dataset, utm, waves
+from support.scenes import make_cube
 
 
 @pytest.mark.parametrize(
@@ -134,6 +139,89 @@ print(sorted({"xarray", "pandas", "h5netcdf"} & set(sys.modules)))
 """
     command = [sys.executable, "-c", code, str(tmp_path / "a.nc")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# rioxarray
+
+
+# rioxarray multiplies transforms as the affine package will not allow one day.
+OF_AFFINE = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+
+
+@OF_AFFINE
+@pytest.mark.parametrize("how", ["write_crs", "accessor alone"])
+def test_the_coordinate_system_of_rioxarray(how: str) -> None:
+    data = dataset(dims=("band", "y", "x"))["reflectance"].assign_coords({"y": utm()["y"], "x": utm()["x"]})
+    if how == "write_crs":
+        data = data.rio.write_crs(32633)
+    else:  # known to the accessor, in no coordinate and no attribute
+        with pytest.warns(FutureWarning):
+            data = data.rio.set_crs(32633)
+    scene = Scene.from_xarray(data)
+    assert scene.crs is not None and CRS.from_wkt(scene.crs) == CRS.from_epsg(32633)
+    assert scene.transform == (30, 0, 599985, 0, -30, 5000015)
+
+
+@OF_AFFINE
+def test_a_geotiff_opened_by_rioxarray(tmp_path: Path) -> None:
+    path = tmp_path / "cube.tif"
+    grid = Affine(30, 0, 600000, 0, -30, 5000000)
+    profile = {"driver": "GTiff", "height": ROWS, "width": COLS, "count": 5, "dtype": "int16", "nodata": -1}
+    with rasterio.open(path, "w", crs="EPSG:32633", transform=grid, **profile) as file:
+        file.write(CUBE.transpose(2, 0, 1))
+    expected = open_scene(path)
+    for chunks in (None, {"x": 3, "y": 4}):
+        with rioxarray.open_rasterio(path, chunks=chunks) as data:
+            scene = Scene.from_xarray(data)
+            assert (scene.shape, scene.transform, scene.wavelengths) == (expected.shape, expected.transform, None)
+            assert CRS.from_wkt(scene.crs) == CRS.from_wkt(expected.crs)
+            np.testing.assert_array_equal(scene.read().values, expected.read().values)
+            assert scene.block == ((ROWS, COLS) if chunks is None else (4, 3))  # the file's, or dask's
+
+
+# Dimensions and wavelengths that are not as they should be
+
+
+def test_dimensions_without_names_are_taken_in_order_with_a_warning() -> None:
+    with pytest.warns(DataWarning, match=r"no names \(dim_0, dim_1, dim_2\).*name them, such as dims="):
+        scene = Scene.from_xarray(xr.DataArray(CUBE))
+    np.testing.assert_array_equal(scene.read().values, CUBE)
+
+
+def test_bands_are_sorted_by_wavelength_with_a_warning() -> None:
+    order = [3, 0, 4, 1, 2]
+    data = dataset(CUBE[:, :, order], wavelength=waves(values=np.array(WAVES)[order]))["reflectance"]
+    with pytest.warns(DataWarning, match="sorted by wavelength"):
+        scene = Scene.from_xarray(data)
+    assert scene.wavelengths is not None and scene.wavelengths.tolist() == WAVES
+    np.testing.assert_array_equal(scene.read().values, CUBE)
+
+
+def test_wavelengths_with_gaps_are_not_used() -> None:
+    data = dataset(wavelength=waves(values=[450, np.nan, 650, 850, 1650]))["reflectance"]
+    with pytest.warns(DataWarning, match="some wavelengths are no numbers above 0, so none is used"):
+        assert Scene.from_xarray(data).wavelengths is None
+
+
+def test_a_whole_map_of_lazy_data_never_reads_it_whole() -> None:
+    largest = [0]
+
+    def block(numbers: np.ndarray) -> np.ndarray:
+        return numbers
+
+    cube, truth = make_cube(rows=300, cols=280, bands=10)
+    lazy = dask.array.from_array(cube, chunks=(32, 32, 10)).map_blocks(block, dtype=cube.dtype, meta=cube[:0])
+    scene = Scene.from_xarray(xr.DataArray(lazy, dims=("y", "x", "band")))
+    read = scene.reader
+
+    def watched(rows: slice, cols: slice) -> Any:
+        largest[0] = max(largest[0], (rows.stop - rows.start) * (cols.stop - cols.start))
+        return read(rows, cols)
+
+    watching = replace(scene, reader=watched)
+    trained = ConvCapsClassifier(method="lda").fit(cube, truth)
+    np.testing.assert_array_equal(trained.predict(watching), trained.predict(cube))
+    assert 0 < largest[0] < cube.shape[0] * cube.shape[1] / 2
 
 
 # Where an array or a file is expected

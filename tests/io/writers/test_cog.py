@@ -142,6 +142,22 @@ def test_the_same_numbers_give_the_same_bytes_whatever_the_strips(
     assert (tmp_path / "one.tif").read_bytes() == (tmp_path / "two.tif").read_bytes()
 
 
+def test_what_fits_into_memory_is_not_written_twice_and_has_the_same_bytes(tmp_path: Path) -> None:
+    seen: dict[str, set[str]] = {"memory": set(), "disk": set()}
+    for name, memory in (("memory", 1 << 20), ("disk", 0)):
+        folder = tmp_path / name
+        folder.mkdir()
+
+        def watched(r0: int, r1: int, name: str = name, folder: Path = folder) -> np.ndarray:
+            seen[name] |= {path.name for path in folder.iterdir()}
+            return CLASSES[None, r0:r1]
+
+        write_cog(folder / "map.tif", OF_CLASSES, MapGrid((3, 4)), watched, memory)
+        assert [path.name for path in folder.iterdir()] == ["map.tif"]
+    assert seen == {"memory": {"map.tif"}, "disk": {"map.tif", "map.tif.strips"}}
+    assert (tmp_path / "memory" / "map.tif").read_bytes() == (tmp_path / "disk" / "map.tif").read_bytes()
+
+
 def test_what_the_disk_did_not_keep_is_noticed(tmp_path: Path) -> None:
     told: list[int] = []
 

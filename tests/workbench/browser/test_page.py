@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hypercaps.workbench.overviews import Overviews
 from support.rasters import GRID, write
 from support.scenes import make_fields
 from support.workbench import Served, served
@@ -330,6 +331,39 @@ def test_a_scene_of_many_tiles_is_painted_at_every_scale(browser: Browser, tmp_p
         assert tab.page.evaluate("() => window.workbench.labelling.raster.valueAt(300, 650)") == 0
         assert bench.page("look").state()["classes"][0]["count"] < expected
         assert tab.problems == []
+
+
+def test_a_coarse_picture_comes_first_and_is_drawn_again_with_overviews(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "large.npy", np.random.default_rng(0).integers(0, 1000, (600, 1300, 3)).astype(np.uint16))
+    start = Overviews.start
+    monkeypatch.setattr(Overviews, "start", lambda *_: None)
+    asked = """() => performance.getEntriesByType('resource').map(({name}) => name)
+      .filter(name => name.includes('/scene/')).map(name => name.slice(name.indexOf('/2-98/')))"""
+    with (
+        served(tmp_path / "large.npy", tmp_path / "project") as bench,
+        browser.new_context(viewport=DESKTOP) as context,
+    ):
+        tab = Workbench.open(context, bench.access.address)
+        tab.until("() => window.workbench.view.map.getLayers().item(1).getVisible()")
+        assert tab.page.evaluate(asked)[0] == "/2-98/3/0/0?overviews=none"
+        start(bench.bench.view.overviews)
+        tab.until(f"() => ({asked})().includes('/2-98/3/0/0')")
+        assert tab.problems == []
+
+
+def test_after_a_click_in_the_panels_keys_are_those_of_the_map(tab: Workbench) -> None:
+    resolution = "() => window.workbench.view.map.getView().getResolution()"
+    whole = tab.page.evaluate(resolution)
+    tab.page.evaluate("to => window.workbench.view.map.getView().setResolution(to)", whole / 2)
+    tab.tab("Layers")
+    tab.press("Home")
+    assert tab.page.evaluate(resolution) == pytest.approx(whole)
+    tab.page.mouse.move(*tab.place(7, 9))
+    tab.press("s")  # at once: its spectrum may still be on the way
+    tab.until("() => window.workbench.store.get().pins.length === 1")
+    assert tab.state("pins")[0]["pixel"] == {"row": 7, "col": 9}
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark-phone"])

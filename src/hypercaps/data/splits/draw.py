@@ -17,11 +17,12 @@ from hypercaps.data.splits.polygons import draw_polygons
 from hypercaps.data.splits.random import draw_random
 from hypercaps.data.splits.request import WITHOUT_TEST, SplitDescription, SplitRequest
 from hypercaps.data.splits.split import Split
-from hypercaps.data.splits.units import label_units
+from hypercaps.data.splits.units import block_units, label_units
 from hypercaps.data.window import Window
 from hypercaps.errors import SplitError, warn_data
 
 _MAX_COMPARED = 1 << 22  # pixels of a scene up to which the distances of two kinds of folds are compared
+_AS_MANY_TESTED = 0.95  # share of the labels tested by pieces of areas that blocks must test, to be held out instead
 _LEAST_TESTED = 0.1  # share of the labels that whole areas must be able to test, to be held out as a whole
 _DRAW = {"random": draw_random, "polygons": draw_polygons, "blocks": draw_blocks}
 
@@ -63,9 +64,24 @@ def draw_requested_folds(
         return deal(units)
     if whole.units.count == units.count or labels.array.size > _MAX_COMPARED:
         return whole
+    pieces = deal(units)
     if scene is not None and not are_whole_fields(scene, labels):
-        return deal(units)
-    return min((whole, deal(units)), key=_distance_mismatch)
+        return min((pieces, *_in_blocks(labels, request, pieces)), key=_distance_mismatch)
+    return min((whole, pieces), key=_distance_mismatch)
+
+
+def _in_blocks(labels: Labels, request: SplitRequest, pieces: Folds) -> tuple[Folds, ...]:
+    """Folds of whole blocks of the scene, unless they can test fewer labels than ``pieces`` of areas.
+
+    A piece of a field is held out while other fields beside it train, and label propagation spreads their classes into
+    it. Ground without labels has no such neighbours where whole parts of a scene were labelled.
+    """
+    try:
+        blocks = draw_folds(labels, block_units(labels, request.block), folds=request.folds, seed=request.seed)
+    except SplitError:  # all labels in one block, or fewer blocks than folds
+        return ()
+    enough = (blocks.fold >= 0).mean() >= _AS_MANY_TESTED * (pieces.fold >= 0).mean()
+    return (blocks,) if enough else ()
 
 
 def _distance_mismatch(folds: Folds) -> float:

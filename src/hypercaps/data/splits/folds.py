@@ -60,7 +60,7 @@ class Folds:
 
     def within_one_area(self) -> Indices:
         """Positions in the legend of the tested classes whose labels are a single connected area, cut into pieces."""
-        if self.units.kind != "areas":
+        if self.units.kind not in ("areas", "blocks"):
             return np.empty(0, dtype=np.int64)
         classes = np.zeros(self.shape, dtype=np.int16)
         classes.ravel()[self.units.pixels] = self.units.class_of + 1

@@ -7,7 +7,7 @@ together, so the units are what the labels themselves consist of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ class Units:
     unit: Indices  # (N,) number of each pixel's unit, from 0, in order of first pixel
     class_of: Indices  # (N,) positions in the legend
     block: int | None  # side in pixels to which areas or blocks were cut
+    # (N,) number of the connected area that each pixel lies in, where units are parts of areas or of several ones
+    area: Indices | None = None
 
     @property
     def count(self) -> int:
@@ -50,6 +52,16 @@ class Units:
         """(classes,) number of units that contain each class."""
         per_class: Indices = (self.pixel_counts() > 0).sum(axis=0)
         return per_class
+
+    def independent(self, which: Indices, classes: Indices, count: int) -> Indices:
+        """(count,) number of independent units with pixels of each class, of the pixels in places ``which`` (M,), by
+        the class index of each (M,).
+
+        Pieces of one area resemble each other: a class has no more independent units than areas.
+        """
+        groups = [self.unit] if self.area is None else [self.unit, self.area]
+        fewest: Indices = np.min([units_per_class(classes, group[which], count) for group in groups], axis=0)
+        return fewest
 
 
 def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()) -> Units:
@@ -78,10 +90,26 @@ def label_units(labels: Labels, *, block: int = 16, tiles: Sequence[Window] = ()
     if in_tiles and _share_in_several(tile_of, class_of) >= _IN_TILES:
         return _units("tiles", pixels, tile_of, class_of)
     if _mixed_share(labels.array) > _MIXED:
-        block_of, side = _blocks(pixels, labels.shape, block)
-        return _units("blocks", pixels, block_of, class_of, side)
-    number, side = _cut_areas(labels.array, pixels, block)
-    return _units("areas", pixels, number, class_of, None if side >= max(labels.shape) else side)
+        return block_units(labels, block)
+    area = _areas(labels.array, pixels)
+    number, side = _cut_areas(area, labels.array, pixels, block)
+    units = _units("areas", pixels, number, class_of, None if side >= max(labels.shape) else side)
+    return replace(units, area=area)
+
+
+def block_units(labels: Labels, block: int) -> Units:
+    """Units that are squares of the scene's grid with all labels in them, of whatever class."""
+    flat = labels.array.ravel()
+    pixels = np.flatnonzero(flat)
+    block_of, side = _blocks(pixels, labels.shape, block)
+    units = _units("blocks", pixels, block_of, np.searchsorted(labels.legend.labels, flat[pixels]), side)
+    return replace(units, area=_areas(labels.array, pixels))
+
+
+def _areas(array: npt.NDArray[np.int16], pixels: Indices) -> Indices:
+    """(N,) the connected area that each pixel lies in, with the specks of other classes in it."""
+    number: Indices = np.unique(_absorb_specks(connected_areas(array)).ravel()[pixels], return_inverse=True)[1]
+    return number
 
 
 def _units(
@@ -144,10 +172,9 @@ def _blocks(pixels: Indices, shape: tuple[int, int], side: int) -> tuple[Indices
         side = max(side // 2, _SMALLEST_BLOCK)
 
 
-def _cut_areas(array: npt.NDArray[np.int16], pixels: Indices, side: int) -> tuple[Indices, int]:
-    """(N,) the piece of a connected area that each pixel lies in, and the longest side of pieces, halved until there
-    are enough of them."""
-    area = np.unique(_absorb_specks(connected_areas(array)).ravel()[pixels], return_inverse=True)[1]  # (N,)
+def _cut_areas(area: Indices, array: npt.NDArray[np.int16], pixels: Indices, side: int) -> tuple[Indices, int]:
+    """(N,) the piece of its area that each pixel lies in, and the longest side of pieces, halved until there are enough
+    of them."""
     while True:
         piece = _pieces(area, array, pixels, side)
         if side <= _SMALLEST_BLOCK or side >= max(array.shape) or np.unique(piece).size >= _FEWEST_BLOCKS:
@@ -198,9 +225,10 @@ def units_per_class(classes: Indices, unit: Indices, count: int) -> Indices:
 
 
 def count_test_units(tested: Labels, classes: npt.NDArray[np.int16], split: Split | None) -> Indices:
-    """(n,) number of spatial units with test pixels of each of these classes; in a random split, of pixels."""
+    """(n,) number of independent units with test pixels of each of these classes; in a random split, of pixels."""
     if split is not None and split.kind == "random":
         counts = tested.counts()
         return np.array([counts.get(int(label), 0) for label in classes])
     units = label_units(tested)
-    return units_per_class(np.searchsorted(classes, tested.legend.labels)[units.class_of], units.unit, classes.size)
+    class_of = np.searchsorted(classes, tested.legend.labels)[units.class_of]
+    return units.independent(np.arange(class_of.size), class_of, classes.size)

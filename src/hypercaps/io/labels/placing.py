@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import shapely
 from rasterio.crs import CRS
 from rasterio.errors import CRSError
@@ -44,6 +45,27 @@ def placed_features(layer: VectorLayer, fields: list[str], scene: Scene) -> tupl
     elif placement.crs is not None:
         _check_degrees(layer, placement.crs, features.geometries, scene)
     return features, placement
+
+
+def extents_text(features: Features, placement: Placement) -> str:
+    """Where features and scene lie, for a message about features that are elsewhere; empty if none has a geometry."""
+    xy = shapely.get_coordinates(features.geometries)
+    xy = xy[np.isfinite(xy).all(axis=1)]
+    grid = placement.grid
+    if xy.size == 0 or grid.transform is None:
+        return ""
+    rows, cols = grid.shape
+    a, b, c, d, e, f = grid.transform
+    corners = np.array([(a * x + b * y + c, d * x + e * y + f) for x in (0, cols) for y in (0, rows)])
+    own = _extent(xy, placement.crs or grid.crs)
+    return f" (the features lie at {own}, the scene at {_extent(corners, grid.crs)})"
+
+
+def _extent(xy: npt.NDArray[np.float64], crs: str | None) -> str:
+    """Of coordinates (N, 2)."""
+    (west, south), (east, north) = xy.min(axis=0), xy.max(axis=0)
+    system = "" if crs is None else f" in {crs_name(crs)[:60]}"
+    return f"x {west:.9g} to {east:.9g}, y {south:.9g} to {north:.9g}{system}"
 
 
 def _place(layer: VectorLayer, scene: Scene) -> Placement:

@@ -14,7 +14,7 @@ from hypercaps.io.labels.class_field import Classes, ClassFields, as_texts, choo
 from hypercaps.io.labels.fates import Fate, Fates, fates_message, features_noun
 from hypercaps.io.labels.layer import Features, VectorLayer
 from hypercaps.io.labels.merge import LabelFile, overlap_message
-from hypercaps.io.labels.placing import placed_features
+from hypercaps.io.labels.placing import Placement, extents_text, placed_features
 from hypercaps.io.labels.qml import find_style
 from hypercaps.io.labels.rasterize import RasterizedFeatures, features_to_grid, rasterize
 from hypercaps.io.labels.regrid import crs_name, grid_to_swath, groups_to_swath
@@ -44,6 +44,8 @@ def vector_labels(
         raster = _in_swath(raster, placement.lookup, scene.shape[:2])
     unread = layer.count - features.geometries.size
     if not raster.labels.any():
+        if (raster.fates == Fate.OUTSIDE).all():
+            raise LabelsError(_all_elsewhere(layer, features, placement, scene))
         raise LabelsError(_nothing_labelled(layer, features, raster, unread, scene))
     labels = Labels.from_array(raster.labels, classes.legend, name=layer_name or path.stem, groups=raster.groups)
     labels = _where_valid(path.name, labels, scene, features, raster.fates, unread)
@@ -85,17 +87,20 @@ def _where_valid(name: str, labels: Labels, scene: Scene, features: Features, fa
     return valid
 
 
+def _all_elsewhere(layer: VectorLayer, features: Features, placement: Placement, scene: Scene) -> str:
+    hint = ""
+    if layer.reference == "scene" and scene.map_grid.crs is not None:
+        system = crs_name(scene.map_grid.crs)[:60]
+        hint = f"; x and y are taken in its system, {system}; name the columns lon and lat if they are degrees"
+    where = extents_text(features, placement)
+    return f"no feature of {layer.path} lies in scene {scene.name!r}: give labels of the same place{where}{hint}"
+
+
 def _nothing_labelled(
     layer: VectorLayer, features: Features, raster: RasterizedFeatures, unread: int, scene: Scene
 ) -> str:
     counts = fates_message(features.geometries, raster.fates, unread)
     place = f"scene {scene.name!r}"
-    if (raster.fates == Fate.OUTSIDE).all():
-        hint = ""
-        if layer.reference == "scene" and scene.map_grid.crs is not None:
-            system = crs_name(scene.map_grid.crs)[:60]
-            hint = f" (x and y are taken in its system, {system}; name the columns lon and lat if they are degrees)"
-        return f"no feature of {layer.path} lies in {place}: give labels of the same place{hint}"
     if raster.overlaps:
         return f"all features of {layer.path} in {place} overlap with other classes: correct them ({counts})"
     return f"no feature of {layer.path} labels a pixel of {place}: give others ({counts})"

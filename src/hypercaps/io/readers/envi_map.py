@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-
-from rasterio.crs import CRS
-from rasterio.errors import CRSError
+from typing import TYPE_CHECKING
 
 from hypercaps.data.scene import Affine
 from hypercaps.errors import SceneError, warn_data
+
+if TYPE_CHECKING:  # imported for files that have a georeference
+    from rasterio.crs import CRS
 
 # EPSG codes of UTM zone 0 on a datum, north and south; those of latitude and longitude.
 _UTM = {"WGS-84": (32600, 32700), "NORTH AMERICA 1983": (26900, None), "ETRS89": (25800, None)}
@@ -36,6 +37,9 @@ def _wkt_crs(value: str, path: Path) -> CRS | None:
     text = value.strip().removeprefix("{").removesuffix("}").strip()
     if not text:
         return None
+    from rasterio.crs import CRS
+    from rasterio.errors import CRSError
+
     try:
         return CRS.from_wkt(text, morph_from_esri_dialect='DATUM["D_' in text)
     except CRSError:
@@ -45,6 +49,8 @@ def _wkt_crs(value: str, path: Path) -> CRS | None:
 
 def _named_crs(parts: list[str]) -> CRS | None:
     """The CRS that map info names: UTM, or latitude and longitude, on a supported datum."""
+    from rasterio.crs import CRS
+
     kind, datum = parts[0].lower(), parts[-1].upper()
     if kind == "utm" and len(parts) >= 10 and parts[7].isdigit() and 1 <= int(parts[7]) <= 60 and datum in _UTM:
         base = _UTM[datum][parts[8].lower() == "south"]

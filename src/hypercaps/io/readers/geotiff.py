@@ -1,14 +1,14 @@
 """GeoTIFF and Cloud Optimized GeoTIFF, read by window with rasterio.
 
 The driver is always given: a VRT named .tif could read any file of the machine. The file is opened again for every
-window, so that any thread and any process can read.
+window, so that any thread and any process can read, unless a thread keeps it open for several windows.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree.ElementTree import Element
@@ -21,13 +21,14 @@ from rasterio.windows import Window as RasterWindow
 
 from hypercaps.data.colors import Rgb
 from hypercaps.errors import SceneError, warn_data
+from hypercaps.io.marks import TIFF_MARKS
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags
 from hypercaps.io.readers.envi import reflectance_factor
+from hypercaps.io.readers.open_files import opened
 from hypercaps.io.readers.tiff_check import Blocks, check_tiff
 from hypercaps.io.xml import read_xml
 
-TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
 Masks = Literal["none", "one", "each"]  # mask bands in the file: one for all bands, or one for each
 
 _CACHE = 64 << 20  # bytes of GDAL's block cache, which is a twentieth of the memory by default
@@ -43,22 +44,29 @@ _REMOTE = {
 
 
 @contextmanager
-def _opened(source: Path | str) -> Iterator[Any]:
+def opened_geotiff(source: Path | str) -> Iterator[Any]:
     """The rasterio dataset of a file (a Path) or of an http address (a str)."""
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene may have no georeference
-        # An absolute path, so that GDAL sees neither an address nor one of its own prefixes.
-        name = str(source.absolute()) if isinstance(source, Path) else f"/vsicurl/{source}"
-        remote = {} if isinstance(source, Path) else {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
-        stack.enter_context(rasterio.Env(GDAL_CACHEMAX=_CACHE, **remote))
-        try:
-            yield stack.enter_context(rasterio.open(name, driver="GTiff"))
-        except Exception as cause:
-            # rasterio raises some of GDAL's errors as classes that it does not export.
-            if type(cause).__module__.partition(".")[0] != "rasterio" or isinstance(cause, OSError):
-                raise
-            raise OSError(str(cause)) from cause
+    try:
+        with opened(source, lambda: _open(source)) as dataset:
+            yield dataset
+    except Exception as cause:
+        # rasterio raises some of GDAL's errors as classes that it does not export.
+        if type(cause).__module__.partition(".")[0] != "rasterio" or isinstance(cause, OSError):
+            raise
+        raise OSError(str(cause)) from cause
+
+
+@contextmanager
+def _open(source: Path | str) -> Iterator[Any]:
+    # An absolute path, so that GDAL sees neither an address nor one of its own prefixes.
+    name = str(source.absolute()) if isinstance(source, Path) else f"/vsicurl/{source}"
+    remote = {} if isinstance(source, Path) else {"CPL_VSIL_CURL_ALLOWED_FILENAME": name, **_REMOTE}
+    with rasterio.Env(GDAL_CACHEMAX=_CACHE, **remote):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene may have no georeference
+            dataset = rasterio.open(name, driver="GTiff")
+        with dataset:
+            yield dataset
 
 
 def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
@@ -66,8 +74,8 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
 
     address : http address to read instead of the local file; no sidecar files are read then
     """
-    blocks, beside = (None, None) if address else (check_tiff(path), _checked_sidecars(path))
-    with _opened(address or path) as dataset:
+    blocks, beside = (None, None) if address else (check_tiff(path), checked_sidecars(path))
+    with opened_geotiff(address or path) as dataset:
         if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
             raise SceneError(f"{path} refers to another file for overviews, which is not opened: remove the reference")
         interpretations = dataset.colorinterp  # each access queries all bands
@@ -133,7 +141,7 @@ def _taker(
         window = RasterWindow.from_slices(rows, cols)
         if blocks is not None:
             blocks.check(rows, cols, numbers)
-        with _opened(source) as dataset:
+        with opened_geotiff(source) as dataset:
             stored = np.moveaxis(dataset.read(numbers, window=window), 0, -1)  # (h, w, bands)
             if masks == "none":
                 return RawWindow(stored, None)
@@ -143,7 +151,7 @@ def _taker(
     return take
 
 
-def _checked_sidecars(path: Path) -> Element | None:
+def checked_sidecars(path: Path) -> Element | None:
     """Check the sidecar files that GDAL reads; returns the root of the .aux.xml, if it exists.
 
     GDAL opens masks and overviews with any driver: only TIFFs are accepted.

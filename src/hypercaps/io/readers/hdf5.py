@@ -70,7 +70,7 @@ class _Hdf5Variable(Variable):
 
 def is_described(path: Path) -> bool:
     """Whether a file describes its arrays: NetCDF names their dimensions, products keep them in groups."""
-    _check_survivable(path)
+    check_survivable(path)
     with h5py.File(path, "r") as file:
         if "_NCProperties" in file.attrs or {"HDFEOS", "sensor_band_parameters"} & set(file):
             return True
@@ -84,7 +84,7 @@ def top_level(path: Path) -> dict[str, Variable]:
     Of the attributes only the mark ``MATLAB_class`` is kept, without its value. Soft links are refused as well: they
     may lead to an external link in a group, which is not looked at.
     """
-    _check_survivable(path)
+    check_survivable(path)
     variables = {}
     with h5py.File(path, "r") as file:
         warn_of_rest(path)
@@ -100,7 +100,7 @@ def top_level(path: Path) -> dict[str, Variable]:
 
 def survey(path: Path) -> Hdf5:
     """List all datasets of a file; refused if anything in it leads to another file."""
-    _check_survivable(path)
+    check_survivable(path)
     with h5py.File(path, "r") as file:
         warn_of_rest(path)
         links = _links(path, file)
@@ -195,7 +195,7 @@ def _mark(path: Path) -> tuple[str, int, int, int]:
     return str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def _check_survivable(path: Path) -> None:
+def check_survivable(path: Path) -> None:
     """Refuse a file that crashes the HDF5 library or makes it loop forever; each file is tried once."""
     if (mark := _mark(path)) in _survived:
         return

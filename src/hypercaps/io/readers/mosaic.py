@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from rasterio.crs import CRS
 
 from hypercaps.data.scene import Affine
 from hypercaps.data.window import Window
@@ -114,6 +113,8 @@ class _Parts(NamedTuple):
 
 def _checked_transform(tile: StoredRaster, first: StoredRaster) -> Affine:
     """The affine of a tile; refuses a tile of another scene."""
+    from rasterio.crs import CRS
+
     if tile.crs is None or tile.transform is None:
         raise SceneError(f"{tile.path} is not georeferenced: tiles are placed by their coordinates")
     if tile.crs != first.crs and CRS.from_user_input(tile.crs) != CRS.from_user_input(first.crs):

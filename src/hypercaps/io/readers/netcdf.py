@@ -10,10 +10,9 @@ from typing import Any
 
 from hypercaps.errors import SceneError
 from hypercaps.io.arrays import StoredArray
+from hypercaps.io.marks import CLASSIC_MARKS
 from hypercaps.io.readers.cf import cube_arrays
 from hypercaps.io.readers.variables import Part, Slices, Variable, attribute
-
-CLASSIC_MARKS = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 
 
 class _ClassicVariable(Variable):

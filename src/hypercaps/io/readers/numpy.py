@@ -7,7 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +40,15 @@ class _OnDisk:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        mapped = self._map()
+        mapped: np.memmap[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)  # checks the header
         self.shape, self.dtype, self.ndim = mapped.shape, mapped.dtype, mapped.ndim
+        self.order: Literal["C", "F"] = "C" if mapped.flags.c_contiguous else "F"
+        self.start = mapped.offset  # of the numbers, in bytes
         self.end = mapped.offset + mapped.nbytes  # of the described part of the file
 
-    def _map(self) -> np.memmap[Any, Any]:
-        mapped: np.memmap[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        return mapped
-
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        return np.array(self._map()[key])
+        mapped = np.memmap(self.path, self.dtype, "r", self.start, self.shape, self.order)
+        return np.array(mapped[key])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self[...], dtype=dtype)

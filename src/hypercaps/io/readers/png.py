@@ -16,9 +16,8 @@ from rasterio.errors import NotGeoreferencedWarning
 
 from hypercaps.data.colors import Rgb
 from hypercaps.errors import SceneError
+from hypercaps.io.marks import PNG_MARK
 from hypercaps.io.raster import Bands, RawWindow, StoredRaster
-
-PNG_MARK = b"\x89PNG\r\n\x1a\n"
 
 _MAX_PIXELS = 1 << 28
 _GREY, _PALETTE = 0, 3  # colour types

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Scene
-from hypercaps.errors import SceneError
-from hypercaps.io.raster import scene_from
-from hypercaps.io.readers.cf import axes_of, cube_arrays, cube_raster
+from hypercaps.errors import SceneError, warn_data
+from hypercaps.io.raster import StoredRaster, scene_from
+from hypercaps.io.readers.cf import Axes, axes_of, cube_arrays, cube_raster
 from hypercaps.io.readers.variables import Part, Slices, Variable, attribute
 from hypercaps.io.wavelengths import with_given
 
@@ -54,7 +56,9 @@ def scene_from_xarray(
             f"{label!r} holds {cube.dtype} values over {sizes or 'no dimension'}: numbers over one dimension each for "
             "rows, columns and bands are expected, such as (y, x, wavelength); select one moment with .isel(time=0)"
         )
-    raster = cube_raster(cube, variables)
+    if not is_dataset:
+        _warn_of_unknown_names(cube, label)
+    raster = _with_accessor(cube_raster(cube, variables), data, cube.dims, axes)
     if wavelengths is not None:
         raster = with_given(raster, wavelengths)
     if nodata is not None:
@@ -62,6 +66,30 @@ def scene_from_xarray(
     if good_bands is not None:
         raster = replace(raster, good=_flags(good_bands, raster.shape[2], label))
     return replace(scene_from(raster), name=label)
+
+
+def _warn_of_unknown_names(cube: Variable, label: str) -> None:
+    """Of dimensions that xarray itself named, such as dim_0: nobody has said which is which."""
+    if all(re.fullmatch(r"dim_\d+", dim) for dim in cube.dims):
+        warn_data(
+            f"the dimensions of {label!r} have no names ({', '.join(cube.dims)}) and are taken as rows, columns and "
+            "bands: name them, such as dims=('y', 'x', 'wavelength')"
+        )
+
+
+def _with_accessor(raster: StoredRaster, data: Any, dims: Sequence[str], axes: Axes) -> StoredRaster:
+    """With coordinate system and grid of rioxarray's accessor, where coordinates and attributes say none."""
+    if raster.crs is not None or not hasattr(data, "rio"):  # the accessor is there if rioxarray was imported
+        return raster
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the accessor's own code
+            placed = data.rio.set_spatial_dims(x_dim=dims[axes.col], y_dim=dims[axes.row])
+            crs, grid = placed.rio.crs, raster.transform or tuple(placed.rio.transform())[:6]
+    except Exception as error:  # the accessor's own, for data that it can't describe
+        warn_data(f"rioxarray can't tell where {raster.path.name!r} lies ({error}), so it has no coordinate system")
+        return raster
+    return raster if crs is None else replace(raster, crs=crs.to_wkt(), transform=grid)
 
 
 def _flags(good_bands: npt.ArrayLike, bands: int, label: str) -> npt.NDArray[np.bool_]:

@@ -60,7 +60,11 @@ function query(parts: Record<string, number | string | null | undefined>): strin
 }
 
 export const eventsAddress = `api/events?client=${client}`;
-export const sceneTiles = (bands: string, stretch: string): string => `api/tiles/scene/${bands}/${stretch}/{k}/{x}/{y}`;
+/** Address of the scene's tiles; what was drawn before there were overviews has another one, so that it is drawn again. */
+export const sceneTiles = (bands: string, stretch: string, hasOverviews: boolean): string =>
+  `api/tiles/scene/${bands}/${stretch}/{k}/{x}/{y}${hasOverviews ? '' : '?overviews=none'}`;
+
+export const sceneTile = (address: string): Promise<Response> => get(address);
 
 export const state = (): Promise<t.ServerState> => getJson(`api/state?client=${client}`);
 

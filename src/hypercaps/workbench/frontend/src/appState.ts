@@ -89,7 +89,7 @@ export function initialState(server: ServerState): AppState {
     shown: 'classes',
     bands: server.scene.presets[0]?.id ?? '0-0-0',
     stretch: '2-98',
-    queue: { waiting: 0, offline: false },
+    queue: { waiting: 0, offline: false, reason: null },
     connected: true,
     highlight: null,
     suggesting: null,

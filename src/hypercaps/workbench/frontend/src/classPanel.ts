@@ -69,7 +69,7 @@ export class ClassPanel {
     this.hint.hidden = classes.length > 0;
     this.addButton.disabled = !writer;
     this.total.textContent = classes.length > 0 ? `${grouped(classes.reduce((sum, { count }) => sum + count, 0) || labels.count)} pixels` : '';
-    if (this.editing && !classes.some(({ id }) => id === this.editing!.id)) this.editing = null;
+    // The editor of a class that is missing stays: a late event can be older than the class, and brings it back.
     replace(this.list, ...classes.map((one) => this.row(one, largest)));
   }
 

@@ -70,7 +70,7 @@ export class HistoryPanel {
   private async compare(from: string): Promise<void> {
     const to = this.store.get().current;
     if (to === null) return;
-    this.store.set({ comparing: { from, to, share: 0.5, result: null }, overlay: true });
+    this.store.set({ comparing: { from, to, share: 0.5, result: null }, overlay: true, highlight: null });
     const result = await attempt(this.store, () => api.compare(from, to));
     const { comparing } = this.store.get();
     if (result && comparing?.from === from) this.store.set({ comparing: { ...comparing, result } });

@@ -32,7 +32,9 @@ export class Labelling {
     this.raster = new LabelRaster(scene, scene.levels);
     this.version = labels.version;
     this.queue = new StrokeQueue((queue) => {
+      const known = store.get().queue.reason;
       store.set({ queue });
+      if (queue.reason !== null && queue.reason !== known) notify(store, 'error', `${queue.reason}; what you paint is kept here and saved as soon as possible`);
     });
   }
 

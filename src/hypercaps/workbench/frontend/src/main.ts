@@ -4,7 +4,7 @@ import 'ol/ol.css';
 import 'uplot/dist/uPlot.min.css';
 import '../style.css';
 import * as api from './api';
-import { initialState, notify, type AppState } from './appState';
+import { initialState, type AppState } from './appState';
 import { ClassPanel } from './classPanel';
 import { byId, el, throttled } from './dom';
 import { FilePanel } from './filePanel';
@@ -42,13 +42,13 @@ function giveKeysBack(map: HTMLElement): void {
     pressed = null;
   });
   const give = ({ target }: Event): void => {
-    const part = target as Element;
-    const isOurs = part instanceof HTMLSelectElement || part.closest('.tool, .choose, .suggestion button') !== null;
-    if (isOurs && pressed instanceof Node && part.contains(pressed) && !part.closest('.editor')) map.focus({ preventScroll: true });
+    const part = (target as Element).closest('button, select, summary, input[type=checkbox]');
+    const isTyping = document.activeElement instanceof HTMLInputElement && document.activeElement.type === 'text';
+    if (part && !isTyping && pressed instanceof Node && part.contains(pressed) && !part.closest('.editor, dialog')) map.focus({ preventScroll: true });
   };
   document.addEventListener('change', give);
   document.addEventListener('click', (event) => {
-    if (!(event.target instanceof HTMLSelectElement)) give(event);
+    if (!(event.target instanceof HTMLSelectElement)) give(event); // a list that opens keeps the keys
   });
 }
 
@@ -103,11 +103,12 @@ async function start(): Promise<void> {
   view.map.on('moveend', () => {
     tellView();
   });
-  for (const { level, text } of server.messages) notify(store, level, text);
   window.addEventListener('beforeunload', (event) => {
     if (labelling.queue.waiting > 0) event.preventDefault(); // strokes that are not saved would be lost
   });
-  new ServerEvents(store, labelling, view).connect();
+  const events = new ServerEvents(store, labelling, view);
+  events.tell(server.messages);
+  events.connect();
   if (location.hash === '#test') Object.assign(window, { workbench: page });
 }
 

@@ -14,7 +14,7 @@ import { makeLabelLayer } from './labelLayer';
 import type { Labelling } from './labelling';
 import { faded, lookupTable } from './palette';
 import { sceneExtent, toMap, visibleRect } from './projection';
-import { makeSceneLayer } from './sceneLayer';
+import { makeSceneLayers } from './sceneLayer';
 import type { Position, Rect } from './spans';
 import type { Drawing } from './toolCanvas';
 
@@ -43,7 +43,7 @@ export class MapView {
       target,
       controls: [],
       interactions: [],
-      layers: [makeSceneLayer(store, projection), this.classMap.layer, this.otherMap.layer, makeLabelLayer(store, labelling)],
+      layers: [...makeSceneLayers(store, projection), this.classMap.layer, this.otherMap.layer, makeLabelLayer(store, labelling)],
       view: new View({
         projection,
         center: [scene.cols / 2, -scene.rows / 2],

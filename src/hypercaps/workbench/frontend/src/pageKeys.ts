@@ -107,9 +107,7 @@ export function pageKeys(page: Page): KeyAction[] {
     action('Map', 'Home', 'Whole scene', (event) => plain(event) && event.key === 'Home', () => {
       view.fit();
     }),
-    action('Map', 'S', 'Pin the spectrum under the cursor', letter('s'), () => {
-      page.spectrumPanel.pin();
-    }),
+    action('Map', 'S', 'Pin the spectrum under the cursor', letter('s'), () => void page.spectrumPanel.pin()),
     action('Model', 'Ctrl+Enter', 'Train', (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter', () => void page.trainPanel.train()),
     action('Model', 'E', 'Explain the class under the cursor', letter('e'), () => void explain(page)),
     action('Suggestions', 'N', 'Next suggestion', letter('n'), () => void suggesting.next()),

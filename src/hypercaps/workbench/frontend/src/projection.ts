@@ -54,6 +54,11 @@ export function resolutions(levels: number): number[] {
   return Array.from({ length: levels }, (_, i) => 2 ** (levels - 1 - i));
 }
 
+/** Of the two resolutions beside a view's: positive if the higher, coarser one is nearer, by their ratios. */
+export function coarserIsNearer(resolution: number, higher: number, lower: number): number {
+  return resolution * resolution - higher * lower;
+}
+
 /** A short name of a reference system that may be given as well-known text: its code, or else its name. */
 export function referenceName(system: string): string {
   const code = /(?:AUTHORITY|ID)\["EPSG",\s*"?(\d+)"?\]\s*\]$/.exec(system)?.[1];

@@ -56,13 +56,13 @@ export class ScorePanel {
     const figure = (name: string, full: string, estimate: Estimate | null): HTMLElement =>
       el('div', { class: 'figure' }, el('dt', {}, el('abbr', { title: full }, name)),
         el('dd', {}, estimate === null || estimate.value === null ? 'unknown' : inPercent(estimate.value)),
-        el('dd', { class: 'small muted', title: '95 % interval' }, estimate === null ? '' : interval(estimate)));
+        el('dd', { class: 'small muted', title: '95 % interval' }, estimate === null ? '' : interval(estimate), el('span', { class: 'unseen' }, ' (95 % interval)')));
     return el('dl', { class: 'figures' }, figure('OA', 'overall accuracy', oa), figure('AA', 'average accuracy of the classes', aa), figure('κ', "Cohen's kappa", kappa));
   }
 
   private basis({ split, leakage, test_pixels: tested }: Score): string {
     const leak = leakage === null ? '' : ` ${percent(leakage, 0)} of them have a training pixel in their patch.`;
-    return `${grouped(tested)} held-out pixels. ${split}${/[.!?]$/.test(split) ? '' : '.'}${leak}`;
+    return `95 % intervals, from ${grouped(tested)} held-out pixels. ${split}${/[.!?]$/.test(split) ? '' : '.'}${leak}`;
   }
 
   private classTable(id: string, score: Score): HTMLElement {
@@ -75,7 +75,7 @@ export class ScorePanel {
         ? [el('td', { colspan: 3, class: 'muted' }, 'not tested')]
         : [inPercent(one.f1, 0), inPercent(one.users, 0), inPercent(one.producers, 0)].map((text) => el('td', {}, text));
       return el('tr', {}, el('th', { scope: 'row' }, swatch, name), ...cells, el('td', {}, String(one.tested)),
-        el('td', {}, one.tested > 0 && el('button', { class: 'plain', 'aria-label': `Show errors of ${name}`, onclick: () => void this.showErrors(id, one.id, null) }, 'errors')));
+        el('td', {}, one.tested > 0 && el('button', { class: 'plain', disabled: one.producers === 100, title: 'Show its errors on the map', 'aria-label': `Show errors of ${name}`, onclick: () => void this.showErrors(id, one.id, null) }, 'errors')));
     });
     return el('table', { class: 'by-class' }, el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Class'),
       ...[['F1', 'harmonic mean of both accuracies'], ["User's", 'share of pixels mapped as the class that are it'], ["Prod.", "producer's accuracy: share of the class's pixels that are mapped as it"], ['Tested', 'held-out pixels']]
@@ -96,14 +96,14 @@ export class ScorePanel {
       return el('tr', {}, head(truth), ...ids.map((predicted, j) => this.cell(id, truth, predicted, counts[i]![j]!, counts[i]![j]! / sum)));
     });
     return el('div', { class: 'matrix-box', role: 'region', tabindex: 0, 'aria-label': 'Confusion matrix' },
-      el('h3', {}, 'Confusion', el('span', { class: 'muted small' }, ' rows: label, columns: map; a cell shows its pixels')),
+      el('h3', {}, 'Confusion', el('span', { class: 'muted small' }, ' rows: label, columns: prediction when held out')),
       el('table', { class: 'matrix' }, el('thead', {}, el('tr', {}, el('td', {}), ...ids.map(head))), el('tbody', {}, ...rows)));
   }
 
   private cell(id: string, truth: number, predicted: number, count: number, share: number): HTMLElement {
     const state = this.store.get();
     if (count === 0) return el('td', { class: 'none' }, '·');
-    const button = el('button', { 'aria-label': `${count} of ${className(state, truth)} mapped as ${className(state, predicted)}`, onclick: () => void this.showErrors(id, truth, predicted) }, String(count));
+    const button = el('button', { 'aria-label': `${count} of ${className(state, truth)} predicted as ${className(state, predicted)}`, title: 'Show these pixels on the map', onclick: () => void this.showErrors(id, truth, predicted) }, String(count));
     const cell = el('td', { class: truth === predicted ? 'right' : 'wrong' }, button);
     cell.style.setProperty('--share', `${Math.round(15 + 60 * share)}%`);
     return cell;
@@ -113,7 +113,7 @@ export class ScorePanel {
     const answer = await attempt(this.store, () => api.errors(id, truth, predicted));
     if (!answer) return;
     const state = this.store.get();
-    const names = [truth === null ? null : `labelled ${className(state, truth)}`, predicted === null ? null : `mapped as ${className(state, predicted)}`].filter((name) => name !== null);
+    const names = [truth === null ? null : `labelled ${className(state, truth)}`, predicted === null ? null : `predicted as ${className(state, predicted)}`].filter((name) => name !== null);
     const what = truth !== null && predicted === null ? `errors of ${className(state, truth)}` : `held-out pixels ${names.join(', ')}`;
     this.store.set({ highlight: { spans: answer.spans, text: `${grouped(countPixels(answer.spans))} ${what}` }, overlay: true });
   }
@@ -139,5 +139,6 @@ export class ScorePanel {
     this.doubtful = answer.pixels;
     this.doubtfulOf = id;
     this.draw();
+    this.element.querySelector('.doubtful')?.scrollIntoView({ block: 'nearest' });
   }
 }

@@ -1,7 +1,7 @@
 /** The stream of events: what changes on the server, by this page, another one, or the training. */
 
 import * as api from './api';
-import { notify, type AppStore } from './appState';
+import { attempt, notify, type AppStore } from './appState';
 import type { Labelling } from './labelling';
 import type { MapView } from './mapView';
 import type { LabelsEvent, MapEvent, Message, ServerState, Training } from './types';
@@ -12,6 +12,8 @@ function dataOf(event: Event): unknown {
 
 export class ServerEvents {
   private stream: EventSource | null = null;
+  private told: readonly Message[] = []; // what the server has said so far
+  private isTold = false; // why it can't be reached
 
   constructor(
     private readonly store: AppStore,
@@ -23,10 +25,11 @@ export class ServerEvents {
     const stream = (this.stream = new EventSource(api.eventsAddress));
     stream.addEventListener('open', () => {
       this.store.set({ connected: true });
+      this.isTold = false;
     });
     stream.addEventListener('error', () => {
       this.store.set({ connected: false });
-      if (stream.readyState === EventSource.CLOSED) setTimeout(() => { this.reconnect(); }, 2000); // refused, not only cut off
+      if (stream.readyState === EventSource.CLOSED) this.refused();
     });
     stream.addEventListener('state', (event) => {
       this.state(dataOf(event) as Partial<ServerState>);
@@ -45,14 +48,29 @@ export class ServerEvents {
       this.store.set({ scene: { ...this.store.get().scene, overviews: done } });
     });
     stream.addEventListener('message', (event) => {
-      const { level, text } = dataOf(event) as Message;
-      notify(this.store, level, text);
+      const message = dataOf(event) as Message;
+      this.told = [...this.told, message];
+      notify(this.store, message.level, message.text);
     });
     stream.addEventListener('end', () => {
       stream.close();
       this.store.set({ connected: false });
       setTimeout(() => { this.reconnect(); }, 2000);
     });
+  }
+
+  /** Show what the server has said while nobody listened, for example that it was started again and has lost something. */
+  tell(messages: readonly Message[]): void {
+    const known = new Set(this.told.map(({ text }) => text));
+    for (const { level, text } of messages) if (!known.has(text)) notify(this.store, level, text);
+    this.told = messages;
+  }
+
+  /** The stream was refused, not only cut off: say why, once, and try again. */
+  private refused(): void {
+    if (!this.isTold) void attempt(this.store, api.state);
+    this.isTold = true;
+    setTimeout(() => { this.reconnect(); }, 2000);
   }
 
   private reconnect(): void {
@@ -69,7 +87,7 @@ export class ServerEvents {
     if (others.map && known.map?.id === others.map.id && others.map.revision > known.map.revision) {
       this.view.classMap.renew([[0, known.scene.rows, 0, known.scene.cols]]); // which windows are new was not told
     }
-    for (const { level, text } of isWhole ? [] : (messages ?? [])) notify(this.store, level, text);
+    if (isWhole) this.tell(messages ?? []);
     if (!labels) return;
     const missed = isWhole && labels.version !== this.labelling.version && this.labelling.queue.waiting === 0;
     if (missed) this.labelling.reload(labels.version);

@@ -2,7 +2,7 @@
 
 import uPlot from 'uplot';
 import * as api from './api';
-import { classColor, className, type AppState, type AppStore, type Pixel } from './appState';
+import { attempt, classColor, className, type AppState, type AppStore, type Pixel } from './appState';
 import { el, replace } from './dom';
 import { bandName, nearestBand, onAxis, shortNumber, spectralAxis, toCsv, type SpectralAxis } from './spectralAxis';
 import type { ClassSpectrum } from './types';
@@ -71,11 +71,17 @@ export class SpectrumPanel {
     this.draw();
   }
 
-  pin(): void {
-    const { spectrum, pins } = this.store.get();
-    if (!spectrum?.values) return;
+  /** Keep the spectrum of the pixel under the cursor, also if its values are still on their way. */
+  async pin(): Promise<void> {
+    const { cursor, spectrum } = this.store.get();
+    const pixel = cursor ?? spectrum?.pixel;
+    if (!pixel) return;
+    const isHere = spectrum?.pixel.row === pixel.row && spectrum.pixel.col === pixel.col;
+    const values = isHere ? spectrum.values : await attempt(this.store, () => api.spectrum(pixel.row, pixel.col));
+    if (!values) return;
+    const { pins } = this.store.get();
     const number = (pins.at(-1)?.number ?? 0) + 1;
-    this.store.set({ pins: [...pins, { pixel: spectrum.pixel, values: spectrum.values, number }].slice(-MOST_PINS) });
+    this.store.set({ pins: [...pins, { pixel, values, number }].slice(-MOST_PINS) });
   }
 
   private head(): HTMLElement {
@@ -86,9 +92,7 @@ export class SpectrumPanel {
     return el('header', {},
       el('h2', {}, 'Spectrum'),
       el('label', { class: 'check' }, means, 'Class means'),
-      el('button', { class: 'plain', title: 'Keep the spectrum under the cursor (S)', onclick: () => {
-        this.pin();
-      } }, 'Pin'),
+      el('button', { class: 'plain', title: 'Keep the spectrum under the cursor (S)', onclick: () => void this.pin() }, 'Pin'),
       el('button', { class: 'plain', title: 'Save pinned spectra and class means as a table', onclick: () => {
         this.save();
       } }, 'CSV'));
@@ -155,7 +159,7 @@ export class SpectrumPanel {
       scales: { x: { time: false } },
       cursor: { drag: { x: true, y: false }, points: { show: false } },
       padding: [8, 10, 0, 0],
-      axes: [{ ...axisStyle, size: 24, gap: 3 }, { ...axisStyle, size: 44, gap: 3, values: (_, ticks) => ticks.map(shortNumber) }],
+      axes: [{ ...axisStyle, size: 24, gap: 3, values: (_, ticks) => withUnit(ticks, this.axis.unit) }, { ...axisStyle, size: 44, gap: 3, values: (_, ticks) => ticks.map(shortNumber) }],
       series,
       bands,
       hooks: {
@@ -315,11 +319,16 @@ export class SpectrumPanel {
     const strongest = [...result.bands.keys()].filter((band) => (result.bands[band] ?? 0) > 0).sort((a, b) => result.bands[b]! - result.bands[a]!).slice(0, 3);
     replace(this.explanation,
       el('p', {}, el('strong', {}, `${className(state, result.class)}, ${Math.round(result.confidence * 100)} %`), ` at row ${pixel.row}, column ${pixel.col}. `,
-        strongest.length > 0 ? `Bands that spoke for it most: ${strongest.map((band) => bandName(state.scene, band)).join(', ')}.` : 'No band spoke for it.'),
+        strongest.length > 0 ? `Bars upwards are bands that spoke for it, most of all ${strongest.map((band) => bandName(state.scene, band)).join(', ')}; downwards, against it.` : 'No band spoke for it.'),
       el('button', { class: 'plain', 'aria-label': 'Close the explanation', onclick: () => {
         this.store.set({ explained: null });
       } }, '×'));
   }
+}
+
+/** Numbers of the axis, the last one with its unit. */
+function withUnit(ticks: readonly number[], unit: string): string[] {
+  return ticks.map((tick, i) => (i === ticks.length - 1 ? `${shortNumber(tick)} ${unit}`.trim() : shortNumber(tick)));
 }
 
 function pinName(pixel: Pixel, number: number): string {

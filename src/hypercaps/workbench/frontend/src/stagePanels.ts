@@ -117,6 +117,8 @@ function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: App
 /** The line that is dragged between two maps. */
 export function makeSwipe(store: AppStore): HTMLElement {
   const line = el('div', { class: 'swipe', role: 'slider', tabindex: 0, 'aria-label': 'Line between the two maps', 'aria-valuemin': 0, 'aria-valuemax': 100 }, el('span', { 'aria-hidden': 'true' }, '⇔'));
+  const names = [el('b', { class: 'left' }), el('b', { class: 'right' })] as const;
+  line.append(...names);
   const move = (share: number): void => {
     const { comparing } = store.get();
     if (comparing) store.set({ comparing: { ...comparing, share: Math.max(0.02, Math.min(0.98, share)) } });
@@ -140,6 +142,8 @@ export function makeSwipe(store: AppStore): HTMLElement {
     line.hidden = comparing === null;
     if (!comparing) return;
     line.style.left = `${comparing.share * 100}%`;
+    names[0].textContent = comparing.from;
+    names[1].textContent = comparing.to;
     line.setAttribute('aria-valuenow', String(Math.round(comparing.share * 100)));
   });
   return line;

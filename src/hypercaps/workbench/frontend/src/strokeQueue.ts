@@ -2,13 +2,13 @@
 
 export interface Entry {
   readonly uuid: string;
-  /** Sends the entry; refusals are thrown as `Refused`, anything else means that the server was not reached. */
+  /** Sends the entry; an answer other than success is thrown as `Refused`, anything else means that none came. */
   send(): Promise<void>;
   /** The server refused: what was painted must go. */
   refused(reason: string): void;
 }
 
-/** The server has answered, and will not take it. */
+/** The server has answered, and has not taken it. */
 export class Refused extends Error {
   constructor(
     message: string,
@@ -21,6 +21,12 @@ export class Refused extends Error {
 export interface QueueState {
   readonly waiting: number;
   readonly offline: boolean;
+  readonly reason: string | null; // why the server does not take it now, if it said so
+}
+
+/** Whether the server may take it later: it was started again, another page is writing, or its disk is full. */
+function mayPass({ status }: Refused): boolean {
+  return [403, 503, 507].includes(status);
 }
 
 const PAUSES = [250, 500, 1000, 2000, 4000]; // ms between attempts
@@ -29,6 +35,7 @@ export class StrokeQueue {
   private entries: Entry[] = [];
   private running = false;
   private offline = false;
+  private reason: string | null = null;
 
   constructor(
     private readonly report: (state: QueueState) => void,
@@ -58,9 +65,11 @@ export class StrokeQueue {
         await entry.send();
         failures = 0;
         this.offline = false;
+        this.reason = null;
       } catch (error) {
-        if (!(error instanceof Refused)) {
+        if (!(error instanceof Refused) || mayPass(error)) {
           this.offline = true;
+          this.reason = error instanceof Refused ? error.message : null;
           this.tell();
           await this.pause(PAUSES[Math.min(failures++, PAUSES.length - 1)]!);
           continue;
@@ -74,7 +83,7 @@ export class StrokeQueue {
   }
 
   private tell(): void {
-    this.report({ waiting: this.entries.length, offline: this.offline });
+    this.report({ waiting: this.entries.length, offline: this.offline, reason: this.reason });
   }
 }
 

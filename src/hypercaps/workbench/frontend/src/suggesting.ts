@@ -73,7 +73,7 @@ export class Suggesting {
 
   private go(points: Suggestion[], index: number): void {
     const { row, col } = points[index]!;
-    this.store.set({ suggesting: { points, index }, cursor: { row, col }, keyboard: false });
+    this.store.set({ suggesting: { points, index }, cursor: { row, col }, keyboard: false, highlight: null });
     this.view.flyTo({ row, col });
   }
 }

@@ -40,7 +40,7 @@ export class TrainPanel {
     this.auto = el('input', { type: 'checkbox', onchange: () => void this.choose({ auto: this.auto.checked }) });
     this.element = el('section', { class: 'panel train', 'aria-label': 'Training' },
       el('div', { class: 'buttons' }, this.button, this.suggest,
-        el('label', { class: 'check', title: 'Train 2 seconds after the last stroke' }, this.auto, 'Train by itself'),
+        el('label', { class: 'check', title: 'Train 2 seconds after the last stroke' }, this.auto, 'Automatic'),
         el('details', { class: 'options' }, el('summary', {}, 'Options'), this.choices)),
       this.progress);
     store.watch(['training', 'map', 'classes', 'writer', 'current', 'queue'], () => {
@@ -91,8 +91,8 @@ export class TrainPanel {
     const share = training.done ?? (epoch !== null && epochs ? epoch / epochs : null);
     return [
       this.bar(share),
-      el('span', { class: 'small' }, parts.join(' · ')),
       el('button', { class: 'plain', onclick: () => void attempt(this.store, api.cancel) }, 'Cancel'),
+      el('span', { class: 'small' }, parts.join(' · ')),
     ];
   }
 

@@ -25,6 +25,8 @@ export interface Scene {
   tile_size: number;
   levels: number;
   overviews: number;
+  /** The coarsest picture is there soon: the page shows it until the finer ones are. */
+  preview: boolean;
   presets: Preset[];
 }
 

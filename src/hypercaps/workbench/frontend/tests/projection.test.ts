@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { groundDecimals, isInside, levelFor, referenceName, resolutions, sceneExtent, toGround, toMap, toPosition, visibleRect } from '../src/projection';
+import { coarserIsNearer, groundDecimals, isInside, levelFor, referenceName, resolutions, sceneExtent, toGround, toMap, toPosition, visibleRect } from '../src/projection';
 
 const SIZE = { rows: 100, cols: 200 };
 
@@ -38,4 +38,9 @@ test('reference systems have short names', () => {
   assert.equal(referenceName('EPSG:4326'), 'EPSG:4326');
   assert.equal(referenceName('PROJCS["WGS 84 / UTM zone 33N",GEOGCS["WGS 84",AUTHORITY["EPSG","4326"]],AUTHORITY["EPSG","32633"]]'), 'EPSG:32633');
   assert.equal(referenceName('PROJCRS["own grid",BASEGEOGCRS["WGS 84",ID["EPSG",4326]],CS[Cartesian,2]]'), 'own grid');
+});
+
+test('between two resolutions the one of the smaller ratio is nearer', () => {
+  assert.ok(coarserIsNearer(2.9, 4, 2) > 0);
+  assert.ok(coarserIsNearer(2.8, 4, 2) < 0);
 });

@@ -27,7 +27,7 @@ test('strokes are sent in order', async () => {
   for (const uuid of ['a', 'b', 'c']) queue.add(entry(uuid, sent));
   await queue.idle();
   assert.deepEqual(sent, ['a', 'b', 'c']);
-  assert.deepEqual(states.at(-1), { waiting: 0, offline: false });
+  assert.deepEqual(states.at(-1), { waiting: 0, offline: false, reason: null });
 });
 
 test('without an answer the same stroke is sent again, and later ones wait', async () => {
@@ -39,18 +39,31 @@ test('without an answer the same stroke is sent again, and later ones wait', asy
   assert.deepEqual(sent, ['a', 'a', 'a', 'b']);
   assert.deepEqual(pauses, [250, 500]);
   assert.ok(states.some(({ offline, waiting }) => offline && waiting === 2));
-  assert.deepEqual(states.at(-1), { waiting: 0, offline: false });
+  assert.deepEqual(states.at(-1), { waiting: 0, offline: false, reason: null });
 });
 
 test('what the server refuses is taken back and the rest goes on', async () => {
   const { queue } = queueWithLog();
   const sent: string[] = [];
   const refusals: string[] = [];
-  queue.add(entry('a', sent, [new Refused('The disk is full.', 507)], refusals));
+  queue.add(entry('a', sent, [new Refused('This class is locked.', 409)], refusals));
   queue.add(entry('b', sent));
   await queue.idle();
   assert.deepEqual(sent, ['a', 'b']);
-  assert.deepEqual(refusals, ['The disk is full.']);
+  assert.deepEqual(refusals, ['This class is locked.']);
+});
+
+test('what the server can not take now waits, and the reason is told', async () => {
+  const { queue, states } = queueWithLog();
+  const sent: string[] = [];
+  const refusals: string[] = [];
+  queue.add(entry('a', sent, [new Refused('The disk is full.', 507), new Refused('Open the new address.', 403)], refusals));
+  queue.add(entry('b', sent));
+  await queue.idle();
+  assert.deepEqual(sent, ['a', 'a', 'a', 'b']);
+  assert.deepEqual(refusals, []);
+  assert.deepEqual(states.flatMap(({ reason }) => reason ?? []), ['The disk is full.', 'Open the new address.']);
+  assert.deepEqual(states.at(-1), { waiting: 0, offline: false, reason: null });
 });
 
 test('uuids are of version 4 and differ', () => {

@@ -21,13 +21,6 @@ app = typer.Typer(
     help="Land-cover maps from hyperspectral scenes and a few labels, with the 1D-ConvCapsNet capsule network.",
     epilog="See docs/index.md. Try it on the bundled scene:  hypercaps train indian-pines --out runs/first",
 )
-scenes_app = typer.Typer(
-    cls=SentenceGroup,
-    invoke_without_command=True,
-    rich_markup_mode="rich",
-    epilog="Example:  hypercaps scenes download pavia-university",
-)
-app.add_typer(scenes_app, name="scenes")
 
 
 def _version(value: bool) -> None:
