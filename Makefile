@@ -34,10 +34,14 @@ demo: setup
 demo-serve: setup
 	$(BIN)/hypercaps serve --project $(DEMO).hypercaps
 
-# Tests look at what hypercaps writes with programs that share nothing with it; without Debian's packages they skip that.
+# Tests look at what hypercaps writes with programs that share nothing with it, and run the kernels for ARM in an
+# emulator; without Debian's packages they skip that.
+TOOLS := gdalinfo:gdal-bin chromium:chromium qemu-aarch64:qemu-user aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu \
+  /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross
+
 tools:
-	@for tool in gdalinfo:gdal-bin chromium:chromium; do \
-	  command -v $${tool%%:*} >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	@for tool in $(TOOLS); do \
+	  command -v $${tool%%:*} >/dev/null || [ -e $${tool%%:*} ] || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	    { apt-get install -y -qq $${tool##*:} || { apt-get update -qq && apt-get install -y -qq $${tool##*:}; }; } >/dev/null 2>&1; } || \
 	    echo "$${tool%%:*} is not here and can't be installed: tests that need it are skipped"; \
 	done

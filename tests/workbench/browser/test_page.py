@@ -180,6 +180,32 @@ def test_classes_are_renamed_hidden_locked_merged_and_removed(tab: Workbench) ->
     tab.until("() => window.workbench.labelling.raster.valueAt(6, 6) === 0")
 
 
+def test_a_name_is_typed_in_peace_while_events_come(tab: Workbench, bench: Served) -> None:
+    tab.add_class("Corn")
+    told = tab.requests.count("/api/classes")
+    tab.page.click("[aria-label='Edit Corn']")
+    tab.page.locator(".editor input[type=text]").select_text()
+    for part in ("Winter", " ", "wheat"):
+        tab.page.keyboard.type(part)
+        tab.page.evaluate("() => { window.known = window.workbench.store.get().classes; }")
+        bench.bench.hub.publish("state", bench.bench.label_state())
+        tab.until("() => window.workbench.store.get().classes !== window.known")
+    assert tab.page.input_value(".editor input[type=text]") == "Winter wheat"
+    tab.press("Enter")
+    tab.until("() => window.workbench.store.get().classes[0].name === 'Winter wheat'")
+    assert tab.requests.count("/api/classes") == told + 1  # no name that was half typed
+    assert tab.page.locator(".editor").count() == 0
+
+
+def test_what_is_older_than_what_the_page_knows_changes_nothing(tab: Workbench, bench: Served) -> None:
+    older = bench.bench.label_state()
+    tab.add_class("Corn")
+    bench.bench.hub.publish("state", older)
+    bench.bench.say("info", "the older state was sent")
+    tab.page.wait_for_selector("text=The older state was sent")
+    assert [one["name"] for one in tab.state("classes")] == ["Corn"]
+
+
 def test_names_with_markup_stay_text(tab: Workbench) -> None:
     name = "<img src=x onerror=alert(1)><b>Wood</b>"
     tab.add_class(name)

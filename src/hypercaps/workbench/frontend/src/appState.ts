@@ -109,6 +109,11 @@ export function classColor(state: Readonly<AppState>, id: number): string {
   return state.classes.find((one) => one.id === id)?.color ?? '#808080';
 }
 
+/** Take over what the server says of the labels, unless more is known: answers and events overtake each other. */
+export function takeLabels(store: AppStore, { labels, classes }: Pick<ServerState, 'labels'> & Partial<Pick<ServerState, 'classes'>>): void {
+  if (labels.version >= store.get().labels.version) store.set({ labels, ...(classes ? { classes } : {}) });
+}
+
 let noticeNumber = 0;
 
 /** Show a sentence until the user closes it, or, if it only informs, for a while. */

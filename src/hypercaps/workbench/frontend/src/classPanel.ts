@@ -1,8 +1,8 @@
 /** The classes: counts, balance, keys, colours; hidden, locked, merged and removed here. */
 
 import * as api from './api';
-import { attempt, type AppStore } from './appState';
-import { el, grouped, icon, keepingFocus, replace } from './dom';
+import { attempt, className, takeLabels, type AppStore } from './appState';
+import { arrange, el, grouped, icon, keepingFocus } from './dom';
 import type { Labelling } from './labelling';
 import { textOn } from './palette';
 import type { ClassInfo } from './types';
@@ -19,7 +19,9 @@ export class ClassPanel {
   private readonly hint = el('p', { class: 'hint' }, 'Add a class, paint a few pixels of each, then Train.');
   private readonly total = el('span', { class: 'muted small' });
   private readonly addButton: HTMLButtonElement;
+  private readonly items = new Map<number, HTMLLIElement>();
   private editing: { id: number; element: HTMLElement } | null = null;
+  private lastChange: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly store: AppStore,
@@ -51,13 +53,16 @@ export class ClassPanel {
     this.store.set({ selected: classes[(at + by + classes.length) % classes.length]!.id });
   }
 
+  /** Ask for a change when those before it are answered: the last name that is typed must be the last to arrive. */
   private async change(change: Record<string, unknown>): Promise<{ classes: ClassInfo[] } | null> {
-    const answer = await attempt(this.store, () => api.changeClass(change));
+    const request = this.lastChange.then(() => attempt(this.store, () => api.changeClass(change)));
+    this.lastChange = request;
+    const answer = await request;
     if (!answer) return null;
     this.labelling.serverStep();
-    const { selected } = this.store.get();
-    const isLeft = answer.classes.some(({ id }) => id === selected);
-    this.store.set({ classes: answer.classes, labels: answer.labels, selected: isLeft ? selected : (answer.classes[0]?.id ?? null) });
+    takeLabels(this.store, answer);
+    const { selected, classes } = this.store.get();
+    if (!classes.some(({ id }) => id === selected)) this.store.set({ selected: classes[0]?.id ?? null });
     if (change['action'] === 'merge' || change['action'] === 'remove') this.labelling.reload(answer.labels.version);
     else this.labelling.version = Math.max(this.labelling.version, answer.labels.version);
     return answer;
@@ -69,8 +74,17 @@ export class ClassPanel {
     this.hint.hidden = classes.length > 0;
     this.addButton.disabled = !writer;
     this.total.textContent = classes.length > 0 ? `${grouped(classes.reduce((sum, { count }) => sum + count, 0) || labels.count)} pixels` : '';
-    // The editor of a class that is missing stays: a late event can be older than the class, and brings it back.
-    replace(this.list, ...classes.map((one) => this.row(one, largest)));
+    if (!classes.some(({ id }) => id === this.editing?.id)) this.editing = null;
+    arrange(this.list, classes.map((one) => this.item(one, largest)));
+  }
+
+  /** The entry of a class: its row is made anew, its editor stays in the page while somebody types. */
+  private item(one: ClassInfo, largest: number): HTMLElement {
+    const item = this.items.get(one.id) ?? el('li');
+    this.items.set(one.id, item);
+    item.className = `${one.id === this.store.get().selected ? 'chosen' : ''} ${one.hidden ? 'is-hidden' : ''}`;
+    arrange(item, [this.row(one, largest), ...(this.editing?.id === one.id ? [this.editing.element] : [])]);
+    return item;
   }
 
   private row(one: ClassInfo, largest: number): HTMLElement {
@@ -96,16 +110,14 @@ export class ClassPanel {
         'aria-label': `${isOn ? off : on} ${one.name}`, title: isOn ? off : on,
         onclick: () => void this.change({ action: isOn ? { hide: 'show', lock: 'unlock' }[name] : name, id: one.id }) }, icon(...drawing));
     const isEdited = this.editing?.id === one.id;
-    return el('li', { class: `${isChosen ? 'chosen' : ''} ${one.hidden ? 'is-hidden' : ''}` },
-      el('div', { class: 'row' }, choose,
-        toggle('hide', one.hidden, 'Hide', 'Show', one.hidden ? EYE_SHUT : EYE),
-        toggle('lock', one.locked, 'Lock', 'Unlock', one.locked ? LOCK : UNLOCK),
-        el('button', { class: 'tiny', disabled: !writer, 'aria-label': `Edit ${one.name}`, title: 'Name, colour, key, merge, remove', 'aria-expanded': isEdited, 'data-focus': `more${one.id}`,
-          onclick: () => {
-            if (isEdited) this.closeEditor();
-            else this.edit(one);
-          } }, icon(...MORE))),
-      isEdited ? this.editing!.element : null);
+    return el('div', { class: 'row' }, choose,
+      toggle('hide', one.hidden, 'Hide', 'Show', one.hidden ? EYE_SHUT : EYE),
+      toggle('lock', one.locked, 'Lock', 'Unlock', one.locked ? LOCK : UNLOCK),
+      el('button', { class: 'tiny', disabled: !writer, 'aria-label': `Edit ${one.name}`, title: 'Name, colour, key, merge, remove', 'aria-expanded': isEdited, 'data-focus': `more${one.id}`,
+        onclick: () => {
+          if (isEdited) this.closeEditor();
+          else this.edit(one);
+        } }, icon(...MORE)));
   }
 
   private edit(one: ClassInfo): void {
@@ -130,7 +142,7 @@ export class ClassPanel {
     name.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' || event.key === 'Enter') {
         event.preventDefault();
-        if (event.key === 'Escape') name.value = one.name;
+        if (event.key === 'Escape') name.value = className(this.store.get(), id);
         name.blur(); // reports the change
         this.closeEditor();
       }

@@ -30,6 +30,15 @@ export function replace(parent: Element, ...children: Child[]): void {
   append(parent, children);
 }
 
+/** Give an element these children, in this order. Those that stay are not taken out: an input would lose focus and report what is half typed. */
+export function arrange(parent: Element, children: readonly Element[]): void {
+  for (const child of [...parent.children]) if (!children.includes(child)) child.remove();
+  children.forEach((child, at) => {
+    const there = parent.children[at] ?? null;
+    if (there !== child) parent.insertBefore(child, there);
+  });
+}
+
 export function byId(id: string): HTMLElement {
   const found = document.getElementById(id);
   if (!found) throw new Error(`the page has no element ${id}`);

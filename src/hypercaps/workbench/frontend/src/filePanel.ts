@@ -1,7 +1,7 @@
 /** Files: the run folder of `hypercaps train`, and labels in and out. */
 
 import * as api from './api';
-import { attempt, notify, type AppStore } from './appState';
+import { attempt, notify, takeLabels, type AppStore } from './appState';
 import { el, grouped, replace } from './dom';
 import type { Labelling } from './labelling';
 
@@ -71,7 +71,8 @@ export class FilePanel {
     for (const message of answer.messages) notify(this.store, 'warning', typeof message === 'string' ? message : message.text);
     const state = await attempt(this.store, api.state);
     if (!state) return;
-    this.store.set({ classes: state.classes, labels: state.labels, selected: this.store.get().selected ?? state.classes[0]?.id ?? null });
+    takeLabels(this.store, state);
+    this.store.set({ selected: this.store.get().selected ?? state.classes[0]?.id ?? null });
     this.labelling.reload(state.labels.version);
     notify(this.store, 'info', `${grouped(answer.imported)} labelled pixels from ${file.name}.`);
   }

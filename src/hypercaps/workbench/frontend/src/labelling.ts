@@ -1,7 +1,7 @@
 /** Painting: first into the page's raster, then, in order, to the server; undo and redo alike. */
 
 import * as api from './api';
-import { attempt, notify, type AppStore } from './appState';
+import { attempt, notify, takeLabels, type AppStore } from './appState';
 import { changeBounds, changeOf, LabelRaster, type Change } from './labelRaster';
 import { boundsOf, countPixels, SpanSet, type Rect, type Span } from './spans';
 import { newUuid, StrokeQueue } from './strokeQueue';
@@ -153,7 +153,7 @@ export class Labelling {
     this.version = Math.max(this.version, answer.version);
     const counted = (answer.classes ?? this.store.get().classes).map((one) => ({ ...one, count: answer.counts[String(one.id)] ?? one.count }));
     const count = counted.reduce((sum, one) => sum + one.count, 0);
-    this.store.set({ classes: counted, labels: { version: answer.version, undo: answer.undo, redo: answer.redo, count } });
+    takeLabels(this.store, { classes: counted, labels: { version: answer.version, undo: answer.undo, redo: answer.redo, count } });
   }
 
   private cutOff(nodata: number, spans: Span[]): void {

@@ -1,7 +1,7 @@
 /** The stream of events: what changes on the server, by this page, another one, or the training. */
 
 import * as api from './api';
-import { attempt, notify, type AppStore } from './appState';
+import { attempt, notify, takeLabels, type AppStore } from './appState';
 import type { Labelling } from './labelling';
 import type { MapView } from './mapView';
 import type { LabelsEvent, MapEvent, Message, ServerState, Training } from './types';
@@ -79,7 +79,7 @@ export class ServerEvents {
   }
 
   private state(patch: Partial<ServerState>): void {
-    const { labels, messages, ...others } = patch;
+    const { labels, classes, messages, ...others } = patch;
     const isWhole = patch.scene !== undefined;
     const known = this.store.get();
     if (others.scene && sameScene(others.scene, known.scene)) delete others.scene;
@@ -91,7 +91,8 @@ export class ServerEvents {
     if (!labels) return;
     const missed = isWhole && labels.version !== this.labelling.version && this.labelling.queue.waiting === 0;
     if (missed) this.labelling.reload(labels.version);
-    if (missed || labels.version >= known.labels.version) this.store.set({ labels });
+    if (missed) this.store.set({ labels }); // also if they are older: another project can be served here now
+    takeLabels(this.store, { labels, classes });
   }
 
   private map({ id, windows, done, revision }: MapEvent): void {
