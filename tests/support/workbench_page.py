@@ -80,7 +80,8 @@ class Workbench:
         end = time.monotonic() + seconds
         while not self.page.evaluate(condition, values[0] if values else None):
             if time.monotonic() > end:
-                raise AssertionError(f"not within {seconds} s: {condition} {values}; {self.problems}")
+                told = [notice["text"] for notice in self.state("notices")]
+                raise AssertionError(f"not within {seconds} s: {condition} {values}; {self.problems} {told}")
             time.sleep(0.02)
 
     def state(self, name: str) -> Any:

@@ -20,7 +20,7 @@ TRUTH = np.repeat(np.repeat(FIELDS[::STEP, ::STEP], STEP, axis=0), STEP, axis=1)
 NAMES = ("Water", "Soil", "Tree")
 
 
-pytestmark = pytest.mark.xdist_group("workbench page")  # tests share a browser
+pytestmark = pytest.mark.xdist_group("workbench loop")  # each test goes on where the one before it has ended
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 /** Every training with its labels, score and map: shown again, restored, compared. */
 
 import * as api from './api';
-import { attempt, className, notify, type AppStore } from './appState';
+import { attempt, className, notify, takeLabels, type AppStore } from './appState';
 import { el, figure, grouped, percent, replace } from './dom';
 import type { Labelling } from './labelling';
 import type { TrainingRecord } from './types';
@@ -62,7 +62,8 @@ export class HistoryPanel {
     this.labelling.serverStep();
     const state = await attempt(this.store, api.state);
     if (!state) return;
-    this.store.set({ classes: state.classes, labels: state.labels, current: state.current, map: state.map, stale: state.stale });
+    takeLabels(this.store, state);
+    this.store.set({ current: state.current, map: state.map, stale: state.stale });
     this.labelling.reload(state.labels.version);
     notify(this.store, 'info', `Labels and map are as they were at ${id}. Ctrl+Z takes it back.`);
   }

@@ -65,9 +65,11 @@ export class TrainPanel {
     return writer && classes.filter(({ count }) => count > 0).length >= 2;
   }
 
+  /** The server tells all pages what is chosen now: another method has other recipes. */
   private async choose(chosen: Partial<Options['chosen']>): Promise<void> {
+    if (await attempt(this.store, () => api.setOptions(chosen))) return;
     const { options } = this.store.get();
-    if (await attempt(this.store, () => api.setOptions(chosen))) this.store.set({ options: { ...options, chosen: { ...options.chosen, ...chosen } } });
+    this.store.set({ options: { ...options } }); // shows what is still chosen
   }
 
   private draw(): void {
