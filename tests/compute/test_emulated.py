@@ -26,9 +26,11 @@ COMPILER, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-a
 def runs_a_program(folder: Path) -> bool:
     """True where the compiler finds a C library for ARM, which Debian packages apart, and the emulator runs it."""
     source, program = folder / "hello.c", folder / "hello"
-    source.write_text("#include <math.h>\n#include <stdio.h>\nint main(void) { return puts(\"hello\") < 0; }\n")
+    source.write_text('#include <math.h>\n#include <stdio.h>\nint main(void) { return puts("hello") < 0; }\n')
     compiled = subprocess.run([str(COMPILER), "-static", str(source), "-o", str(program), "-lm"], capture_output=True)
-    return compiled.returncode == 0 and subprocess.run([str(EMULATOR), str(program)], capture_output=True).returncode == 0
+    if compiled.returncode != 0:
+        return False
+    return subprocess.run([str(EMULATOR), str(program)], capture_output=True).returncode == 0
 
 
 @pytest.fixture(scope="module")
