@@ -6,11 +6,10 @@ memory takes for as many pixels, measured just before and after: reading, decodi
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +18,8 @@ import rasterio
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window
 
-from hypercaps import ConvCapsClassifier, Scene, load_model, open_scene
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import write_model
-from hypercaps.inference.predict import map_scene
-from hypercaps.pipeline.map import make_map
-from hypercaps.pipeline.requests import MapRequest
 
 COLS = 1000
 _ORDERS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}  # axes of (rows, columns, bands) in the file
@@ -41,35 +36,21 @@ def file_ratios(model: TrainedModel, rows: int) -> dict[str, float]:
     cube = (
         rng.integers(0, 256, (rows, COLS, bands), dtype=np.uint16) + ramp
     )  # spectra are smooth, and compress a little
-    in_memory = Scene.from_array(cube[:64, :250].copy())
     ratios = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_model(folder / "model.safetensors", model)
-        classifier = load_model(folder / "model.safetensors")
         for layout in (*_ORDERS, *_TIFFS):
             path = write_scene(folder, layout, cube)
-            request = MapRequest({"classes": folder / "map.tif"})
-            before = pace(model, in_memory)
-            taken = seconds(partial(map_file, classifier, path, request))
-            ratios[layout] = taken / (min(before, pace(model, in_memory)) * rows * COLS)
+            ratios[layout] = map_job("pace", folder / "model.safetensors", path)
             path.unlink()
     return ratios
 
 
-def map_file(classifier: ConvCapsClassifier, path: Path, request: MapRequest) -> None:
-    make_map(classifier, open_scene(path), request, model_sha256="")
-
-
-def pace(model: TrainedModel, scene: Scene) -> float:
-    """Seconds per pixel of a scene in memory: the shortest of three."""
-    return min(seconds(lambda: map_scene(model, scene)) for _ in range(3)) / (scene.rows * scene.cols)
-
-
-def seconds(job: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    job()
-    return time.perf_counter() - started
+def map_job(*arguments: object) -> float:
+    """What a job of map_jobs.py prints."""
+    command = [sys.executable, str(Path(__file__).with_name("map_jobs.py")), *map(str, arguments)]
+    return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def write_scene(folder: Path, layout: str, cube: npt.NDArray[np.uint16]) -> Path:

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,10 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from cold_start import cold_map_over_import, warm_retrain_over_cold
-from file_pace import file_ratios
-from hypercaps import Legend, Scene, open_scene
+from file_pace import file_ratios, map_job
+from hypercaps import Legend, Scene
 from hypercaps.compute import native
 from hypercaps.inference.model import TrainedModel
+from hypercaps.inference.model_file import write_model
 from hypercaps.inference.predict import map_scene
 from hypercaps.models.capsnet import CapsNet
 from hypercaps.models.capsules.routing import prediction_vectors, route
@@ -235,27 +235,9 @@ def measure_peak(quick: bool) -> list[Figure]:
         for r in range(0, LARGE, len(block)):
             cube[r : r + len(block)] = block
         del cube
-        command = [sys.executable, __file__, "--map", str(path), *(["--quick"] if quick else [])]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [Figure("map_peak_mb", float(done.stdout), 500.0)]
-
-
-def map_large(path: str, quick: bool) -> None:
-    """Map a scene and print the peak memory of this process in MB."""
-    scene = open_scene(path)
-    model = untrained_model()
-    only = np.arange(scene.rows)[:, None] % 16 == np.zeros((1, scene.cols)) if quick else None
-    map_scene(model, scene, only=only)
-    print(peak_memory() / 1e6)
-
-
-def peak_memory() -> int:
-    """In bytes; on Linux not from getrusage, which includes the parent's memory at the start of this process."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        model = Path(folder) / "model.safetensors"
+        write_model(model, untrained_model())
+        return [Figure("map_peak_mb", map_job("peak", model, path, 16 if quick else 1), 500.0)]
 
 
 def measure_demo(quick: bool) -> list[Figure]:
@@ -300,11 +282,7 @@ def machine() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="takes less than two minutes")
-    parser.add_argument("--map", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.map:
-        map_large(args.map, args.quick)
-        return
     figures: list[Figure] = []
     started = time.perf_counter()
     print(f"{'name':<26} {'figure':>10}  {'target':>10}  met")
