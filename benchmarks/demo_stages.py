@@ -46,7 +46,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "map: classification": ("inference.predict.classify_window",),
     "map: familiarity": ("inference.familiarity:Familiarity.of_window",),
     "map: other": ("pipeline.train.make_map",),
-    "map: rasters": ("pipeline.map_rasters.write_cog",),
+    "map: rasters": ("io.writers.cog.write_cog",),
     "pictures": (
         "pipeline.train.curves_picture",
         "pipeline.train.reliability_picture",
