@@ -89,7 +89,9 @@ class IndexedNetwork(PatchNetwork):
                 f"spectra have shape {tuple(spectra.shape)} and places {tuple(places.shape)} of {places.dtype}: "
                 f"(number, {bands}) and (pixels, {area}) of torch.int32 are expected"
             )
-        if places.numel() and not (int(places.min()) >= 0 and int(places.max()) < len(spectra)):
+        # In numpy: the threads that torch uses for a minimum spin for a while, beside those of the kernels.
+        checked = places.numpy() if places.device.type == "cpu" else places
+        if places.numel() and not (int(checked.min()) >= 0 and int(checked.max()) < len(spectra)):
             raise ModelError(f"places go beyond the {len(spectra)} spectra: whole numbers from 0 are expected")
         if kernels.usable(spectra, self.spatial.weight):
             return self.by_kernels(spectra, places)
