@@ -259,6 +259,7 @@ def test_a_budget_has_no_meaning_without_epochs(files: Path) -> None:
         ([*folded, "--budget", 1], "--budget has no meaning with --split folds and a named method"),
         (["--method", "lda", "--split", "random", "--budget", 1], "lda is solved at once: it has no budget"),
         (["--method", "mlp", "--split", "random", "--budget", 0], "a number of minutes above 0 is expected"),
+        (["--method", "mlp", "--split", "random", "--budget", "inf"], "a number of minutes above 0 is expected"),
     ):
         assert message in refused("train", "cube.npy", "gt.npy", "--out", "run", *options)
         assert not (files / "run").exists()

@@ -326,6 +326,7 @@ def refused(result: Result, *said: str) -> None:
         (["--budget", -1], ["the budget is -1.0", "above 0"]),
         (["--budget", 0], ["the budget is 0.0", "above 0"]),
         (["--budget", "nan"], ["the budget is nan", "above 0"]),
+        (["--budget", "inf", *FAST], ["the budget is inf", "a number of minutes above 0"]),
         (["--patch", 5, "--method", "auto"], ["method auto chooses the patch itself"]),
         (["--epochs", 5, "--method", "auto"], ["method auto chooses the epochs itself"]),
         (["--batch-size", 5, *FAST], ["method auto chooses the batch size itself"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,7 +140,7 @@ class TrainRequest:
     repeat: Mapping[str, object] = field(default_factory=dict)  # how to repeat the command, for the checkpoint
 
     def __post_init__(self) -> None:
-        if self.budget is not None and not self.budget > 0:
+        if self.budget is not None and not 0 < self.budget < inf:
             raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")
         options = {name: getattr(self.map, name) is not None for name in (*_SHARES, "mask")}
         options |= {name: not layer.in_every_run and name in self.map.files for name, layer in LAYERS.items()}

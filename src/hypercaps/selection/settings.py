@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from hypercaps.data import splits
@@ -78,7 +79,7 @@ class Settings:
             raise ModelError(
                 f"method auto chooses the {given[0].replace('_', ' ')} itself: leave it out, or name a method"
             )
-        if self.budget is not None and not self.budget > 0:
+        if self.budget is not None and not 0 < self.budget < inf:
             raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")
 
     @property
