@@ -16,7 +16,7 @@ SRC = Path(hypercaps.__file__).parent
 # A package imports itself and packages of earlier rows. ARCHITECTURE.md lists them in the same order.
 LAYERS = [
     ["errors"], ["compute", "data"], ["models", "io"], ["training"], ["inference"], ["selection"], ["classifier"],
-    ["sklearn"], ["report"], ["pipeline"], ["study", "workbench"], ["cli"],
+    ["loading"], ["sklearn"], ["report"], ["pipeline"], ["study", "workbench"], ["cli"],
 ]  # fmt: skip
 PACKAGES = [package for layer in LAYERS for package in layer]
 HOMES = {

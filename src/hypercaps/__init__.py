@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hypercaps.classifier import ConvCapsClassifier, load_model
+    from hypercaps.classifier import ConvCapsClassifier
     from hypercaps.data.labels import Labels, Legend
     from hypercaps.data.scene import Scene
     from hypercaps.data.splits import Split, split_blocks, split_by_share, split_per_class, split_polygons
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hypercaps.inference.class_map import ClassMap
     from hypercaps.inference.metrics import Scores
     from hypercaps.io.open import open_labels, open_mask, open_scene, open_split
+    from hypercaps.loading import load_model
     from hypercaps.training.scene_cache import SceneCache
 
 __version__ = "0.2.0"
@@ -30,7 +31,7 @@ _HOMES = {
     "SceneCache": "training.scene_cache",
     "Scores": "inference.metrics",
     "Split": "data.splits",
-    "load_model": "classifier",
+    "load_model": "loading",
     "open_labels": "io.open",
     "open_mask": "io.open",
     "open_scene": "io.open",

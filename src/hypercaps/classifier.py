@@ -1,4 +1,4 @@
-"""ConvCapsClassifier, the estimator in the style of scikit-learn, and ``load_model``.
+"""ConvCapsClassifier, the estimator in the style of scikit-learn.
 
 What only trainings need is imported by ``fit``: a trained capsule network is loaded and applied without torch.
 """
@@ -8,26 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from hypercaps.compute.devices import import_torch
-from hypercaps.data import splits
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
 from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.metrics import Scores
-from hypercaps.inference.model_file import read_model
 from hypercaps.inference.model_user import Cube, ModelUser
 from hypercaps.inference.parameters import Parameters
 from hypercaps.inference.run_metrics import Baseline
 from hypercaps.inference.scoring import calibrate
 from hypercaps.inference.shown_progress import ShownProgress, both
 from hypercaps.selection.candidates import LDA
-from hypercaps.selection.settings import AUTO, Settings
+from hypercaps.selection.settings import Settings
 from hypercaps.training.checks import as_labels, as_scene, check_split, warn_of_similar_names
 
 if TYPE_CHECKING:
@@ -351,58 +348,3 @@ class ConvCapsClassifier(ModelUser, Parameters):
         """Without the comparison and the known scores, which hold the scene: a scene need not be picklable."""
         state = {name: value for name, value in vars(self).items() if name != "_known"}
         return state | {"selection_": None} if "selection_" in state else state
-
-
-def load_model(path: str | Path, *, device: str = "cpu", precision: str = "float32") -> ConvCapsClassifier:
-    """A trained classifier from its file.
-
-    Parameters
-    ----------
-    path : str or Path
-        A model file, such as ``model.safetensors`` of a run, or the run's folder.
-    device, precision : str
-        As of :class:`ConvCapsClassifier`.
-
-    Returns
-    -------
-    ConvCapsClassifier
-        Ready to predict and evaluate; ``split_``, ``scores_`` and ``history_`` are not in the file.
-
-    Examples
-    --------
-    >>> from hypercaps import ConvCapsClassifier, Labels, Scene, load_model
-    >>> import numpy as np
-    >>> cube = np.random.default_rng(0).normal(size=(20, 20, 8)) + np.arange(20)[:, None, None] // 10
-    >>> labels = Labels.from_array(1 + np.arange(400).reshape(20, 20) // 200)
-    >>> trained = ConvCapsClassifier(method="lda").fit(Scene.from_array(cube), labels)
-    >>> trained.save("model.safetensors")
-    >>> bool((load_model("model.safetensors").predict(Scene.from_array(cube)) > 0).all())
-    True
-    """
-    model = read_model(Path(path))
-    drawn, record = model.split.request(patch=model.patch) or splits.SplitRequest(), model.recipe
-    classifier = ConvCapsClassifier(
-        train=drawn.train,
-        val=drawn.val,
-        per_class=drawn.per_class,
-        split_by=drawn.kind,
-        block=drawn.block,
-        folds=drawn.folds,
-        seed=0 if record.seed is None else record.seed,
-        device=device,
-        precision=precision,
-    )
-    if model.partners:
-        classifier.set_params(method=AUTO)  # its members have settings of their own
-    else:
-        classifier.set_params(
-            method=model.method,
-            recipe=record.name,
-            epochs=record.user_overrides.epochs,
-            batch_size=record.user_overrides.batch_size,
-            patch=model.patch,
-            whitening=record.whitening,
-            structure=model.structure or None,
-        )
-    classifier.model_ = model
-    return classifier

@@ -16,8 +16,8 @@ import shapely
 from click.testing import Result
 from typer.testing import CliRunner
 
-from hypercaps.classifier import load_model
 from hypercaps.cli import app
+from hypercaps.loading import load_model
 from support.scenes import make_cube
 from support.vectors import GRID, write
 

@@ -13,10 +13,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from hypercaps.classifier import ConvCapsClassifier, load_model
+from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
+from hypercaps.loading import load_model
 from support.html_page import Page
 from support.scenes import make_fields
 

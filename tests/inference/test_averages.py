@@ -14,13 +14,14 @@ import safetensors
 import safetensors.torch
 import torch
 
-from hypercaps.classifier import ConvCapsClassifier, load_model
+from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.compute.tensors import tensors_digest
 from hypercaps.errors import DataWarning, ModelFileError
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.model_file import read_model, write_model
 from hypercaps.inference.predict import map_scene, map_scores
 from hypercaps.inference.scoring import pixel_scores
+from hypercaps.loading import load_model
 from support.averages import WEIGHTS, as_member, make_average, opened
 
 Json = dict[str, Any]
@@ -87,6 +88,7 @@ def test_a_loaded_average_is_a_classifier_of_method_auto(average: TrainedModel, 
     write_model(tmp_path / "m.safetensors", average)
     loaded = load_model(tmp_path / "m.safetensors")
     assert loaded.method == "auto" and loaded.get_params()["method"] == "auto"
+    assert loaded.candidates == ("lda", "lda-5")  # what a new fit compares: no candidate is trained as the network was
     assert ConvCapsClassifier(**loaded.get_params()).get_params() == loaded.get_params()
     model = loaded.model_
     assert [member.method for member in model.members] == ["lda", "lda", "convcapsnet"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hypercaps.errors import ModelError
-from hypercaps.selection.candidates import CANDIDATES, choose_candidates
+from hypercaps.selection.candidates import CANDIDATES, Candidate, candidate_like, choose_candidates
 from hypercaps.training.spec import TrainingSpec
 
 
@@ -47,3 +47,14 @@ def test_settings_of_another_method_do_not_pass_to_a_candidate() -> None:
     """LDA, which every score from folds is compared with, has neither epochs nor the network's structure."""
     base = TrainingSpec("c-cnn", "paper", 9, "damped", {"kernels": 3}, epochs=2, batch_size=5, seed=4)
     assert choose_candidates(["lda"])[0].spec(base) == TrainingSpec("lda", patch=1, seed=4)
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda one: one.name)
+def test_the_candidate_of_a_trained_model_is_known(candidate: Candidate) -> None:
+    recipe = candidate.recipe or "tuned"  # of a simple one, the model file has the method's own
+    assert candidate_like(candidate.method, candidate.patch, recipe, candidate.whitening) is candidate
+
+
+def test_a_model_that_no_candidate_is_like() -> None:
+    assert candidate_like("convcapsnet", 7, "paper", None) is None
+    assert candidate_like("lda", 9, "tuned", None) is None

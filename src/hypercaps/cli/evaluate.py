@@ -78,7 +78,7 @@ def evaluate(
     check_json_file(json_file, input_files(model, scene, *(labels or ()), split_file, wavelengths))
     cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
 
-    from hypercaps.classifier import load_model  # may import torch: only after the scene could be read
+    from hypercaps.loading import load_model  # may import torch: only after the scene could be read
     from hypercaps.pipeline.evaluate import check_both, evaluate_both
 
     classifier = load_model(model, device=device, precision=precision)

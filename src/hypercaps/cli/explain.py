@@ -38,9 +38,9 @@ def explain(
     (--class). Also checks whether these bands matter: how much shorter the
     capsule is without them. See docs/explain.md.
     """
-    from hypercaps.classifier import load_model
     from hypercaps.inference.explain import explain_at, explain_class, find_class
     from hypercaps.io.inputs import input_files
+    from hypercaps.loading import load_model
 
     _check_outputs(out, json_file, input_files(model, scene, wavelengths))
     if at is None and class_name is None:

@@ -14,11 +14,11 @@ def export(model: opt.ModelArg, *, onnx: opt.OnnxFile, debug: opt.Debug = False)
     Whitening, network and calibration are one graph, from patches in the scene's
     units to probabilities. See docs/onnx.md.
     """
-    from hypercaps.classifier import load_model
     from hypercaps.inference.onnx_file import to_onnx
     from hypercaps.io.inputs import input_files
     from hypercaps.io.writers.atomic import check_output, write_bytes
     from hypercaps.io.writers.folders import folders_for
+    from hypercaps.loading import load_model
 
     check_output(onnx, (".onnx",), inputs=input_files(model), new_folder=True)
     trained = load_model(model).model_

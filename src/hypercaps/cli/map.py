@@ -82,7 +82,7 @@ def map_(
     if mask:
         request = replace(request, mask=open_mask(mask, cube))
 
-    from hypercaps.classifier import load_model  # may import torch: only after the inputs could be read
+    from hypercaps.loading import load_model  # may import torch: only after the inputs could be read
     from hypercaps.pipeline.map import make_map
 
     classifier = load_model(model, device=device, precision=precision)

@@ -40,7 +40,6 @@ def suggest(
     has its rank, the predicted class, the second most likely class and the
     confidence. See docs/suggest.md.
     """
-    from hypercaps.classifier import load_model
     from hypercaps.data.tiling import plan_windows
     from hypercaps.inference.suggest import suggest as choose
     from hypercaps.io.inputs import input_files
@@ -48,6 +47,7 @@ def suggest(
     from hypercaps.io.writers.atomic import check_output
     from hypercaps.io.writers.folders import folders_for
     from hypercaps.io.writers.points import SUFFIXES, check_placed, write_points
+    from hypercaps.loading import load_model
     from hypercaps.pipeline.map import pixels_within
 
     most_memory = memory_bytes(memory)

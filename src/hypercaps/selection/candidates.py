@@ -80,6 +80,15 @@ CANDIDATES: tuple[Candidate, ...] = (
 LDA = CANDIDATES[0]  # also the baseline of every other method
 
 
+def candidate_like(method: str, patch: int, recipe: str | None, whitening: str | None) -> Candidate | None:
+    """The candidate that trains such a model; None: no candidate does."""
+    for one in CANDIDATES:
+        alike = one.is_simple or (one.recipe, one.whitening) == (recipe, whitening)
+        if (one.method, one.patch) == (method, patch) and alike:
+            return one
+    return None
+
+
 def choose_candidates(names: Sequence[str] | None) -> tuple[Candidate, ...]:
     """The candidates of these names, or of these methods; all without names."""
     if names is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.classifier import ConvCapsClassifier, FoldObserver, load_model
+from hypercaps.classifier import ConvCapsClassifier, FoldObserver
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import TILE
@@ -25,6 +25,7 @@ from hypercaps.inference.predict import MappedWindow
 from hypercaps.inference.suggest import suggest
 from hypercaps.io.open import open_labels
 from hypercaps.io.writers.atomic import write_json, write_npz
+from hypercaps.loading import load_model
 from hypercaps.pipeline.evaluate import run_metrics
 from hypercaps.pipeline.evidence import find_doubtful_labels
 from hypercaps.pipeline.map import pixels_within
