@@ -33,13 +33,13 @@ def test_folds_show_intervals_and_what_was_held_out() -> None:
     assert "1 corn 120 20 75.0 % 61.2 to 86.0" in lines
     assert "3 oats 0 0 not tested" in lines
     assert (
-        "OA 84.1 % (76.0 to 90.2) AA 87.5 % (79.0 to 93.0) kappa 73.0 % (60.0 to 82.5) on 210 labelled pixels, each "
-        "predicted by a model that had not seen its polygon (5 folds, 33 polygons); the final model is trained on all "
-        "230 labels"
+        "OA 84.1 % (76.0 to 90.2) AA 87.5 % (79.0 to 93.0) kappa 73.0 % (60.0 to 82.5) of 2 of 3 classes on 210 "
+        "labelled pixels, each predicted by a model that had not seen its polygon (5 folds, 33 polygons); the final "
+        "model is trained on all 230 labels"
     ) in lines
     assert "In brackets: 95 % intervals, with the 33 polygons as the sample." in lines
     text = "\n".join(lines)
-    assert DISTANCES in text and "Not tested: oats. OA, AA and kappa say nothing about this class." in text
+    assert DISTANCES in text and "Not tested: oats. OA, AA and kappa say nothing about this class:" in text
     assert "leakage" not in text and "test pixels (" not in text
 
 

@@ -29,8 +29,7 @@ CONFIDENCE = [
 ]  # fmt: skip
 SPLIT = [
     "n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested", "within_one_area",
-    "distances", "leakage",
-    "patch", "parameters",
+    "partly_seen", "distances", "leakage", "patch", "parameters",
 ]  # fmt: skip
 EVIDENCE = ["baseline", "candidates", "areas", "map_accuracy", "map_accuracy_interval", "doubtful"]
 

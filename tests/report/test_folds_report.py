@@ -113,7 +113,9 @@ def test_scores_of_folds_have_intervals_and_say_what_they_describe(page: Page) -
     assert "each predicted by a model that had not seen its polygon (5 folds, 33 polygons)" in page.text
     assert "The score describes ground like the labelled ground: pixels of polygons" in page.text
     assert "leakage" not in page.text.lower() and "validation pixels" not in page.text
-    assert "average accuracy (AA) of 2 of 3 classes" in page.text
+    for score in ("overall accuracy (OA)", "average accuracy (AA)"):
+        assert f"{score} of 2 of 3 classes" in page.text
+    assert "beside training pixels of their own" not in page.text
     assert f"Not tested: {NASTY.replace('https://', '')}. OA, AA and kappa say nothing" in page.text
     assert "LDA on the same pixels: 62.1 % (50.0 to 71.0), in 0.1 s." in page.text
     assert (
@@ -122,6 +124,12 @@ def test_scores_of_folds_have_intervals_and_say_what_they_describe(page: Page) -
         and "recipe None" not in page.text
     )
     assert "out-of-fold predictions" in page.text and "expected calibration error (ECE)" in page.text
+
+
+def test_units_of_which_some_pixels_train_are_mentioned(plain_run: Path, tmp_path: Path) -> None:
+    out = rewritten(plain_run, tmp_path / "run", folds_metrics(units="tiles", partly_seen=1200))
+    text = Page(make_report(out, LAYER_FILES)).text
+    assert "1,200 held-out pixels lie beside training pixels of their own tile" in text
 
 
 def test_classes_have_intervals_or_are_not_tested(folds_run: Path, page: Page) -> None:

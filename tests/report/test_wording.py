@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hypercaps.cli.tables import scores_line
 from hypercaps.inference.metrics import ConfidenceReport, reliability
 from hypercaps.inference.run_metrics import CandidateRow, RunMetrics
 from hypercaps.report import wording
@@ -100,13 +101,39 @@ def test_confidence_says_what_it_is_based_on(kind: str | None, pixels: int | Non
 def test_untested_classes_are_named() -> None:
     said = wording.untested_text(folds_metrics(untested=("oats", "rye", "water")))
     assert said is not None and said.startswith(
-        "Not tested: oats, rye and water. OA, AA and kappa say nothing about these classes."
+        "Not tested: oats, rye and water. OA, AA and kappa say nothing about these classes: if they cover much of the "
+        "scene, the map can be far less accurate."
     )
     assert "labels in one polygon only" in said
     one = wording.untested_text(folds_metrics(split="random", leakage=0.0, untested=()))
-    assert one == "Not tested: oats. OA, AA and kappa say nothing about this class."
+    assert one == (
+        "Not tested: oats. OA, AA and kappa say nothing about this class: if it covers much of the scene, the map can "
+        "be far less accurate."
+    )
     tested = folds_metrics().per_class[:2]
     assert wording.untested_text(folds_metrics(untested=(), per_class=tested)) is None
+
+
+def test_scores_of_some_classes_only_say_so() -> None:
+    metrics = folds_metrics()
+    assert wording.tested_share_text(metrics) == "of 2 of 3 classes"
+    assert scores_line(metrics).endswith("(60.0 to 82.5)   of 2 of 3 classes")
+    complete = replace(metrics, per_class=metrics.per_class[:2], untested=())
+    assert wording.tested_share_text(complete) is None and scores_line(complete).endswith("(60.0 to 82.5)")
+    assert wording.tested_share_text(unscored_metrics(per_class=metrics.per_class)) is None
+
+
+def test_units_of_which_some_pixels_train_are_counted() -> None:
+    assert wording.partly_seen_text(folds_metrics()) is None
+    said = wording.partly_seen_text(folds_metrics(units="tiles", partly_seen=1200))
+    assert said == (
+        "1,200 held-out pixels lie beside training pixels of their own tile: those of a class that is in no other one "
+        "and can't be held out."
+    )
+    assert wording.partly_seen_text(unscored_metrics(partly_seen=3)) is None
+    leaking = folds_metrics(units="tiles", leakage=0.12)
+    assert "a training pixel of another tile inside" in wording.split_text(leaking)
+    assert "a training pixel inside its patch" in wording.split_text(replace(leaking, partly_seen=3))
 
 
 def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:

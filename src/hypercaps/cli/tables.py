@@ -46,13 +46,14 @@ def print_result(console: Console, *parts: str) -> None:
 
 
 def scores_line(metrics: RunMetrics) -> str:
-    """OA, AA and kappa with their intervals, or that nothing was scored."""
+    """OA, AA and kappa with their intervals and the classes that they are of, or that nothing was scored."""
     if metrics.oa is None:
         return "not scored"
-    return "   ".join(
+    scores = [
         f"{name} {wording.score_text(getattr(metrics, key), getattr(metrics, f'{key}_interval'))}"
         for key, name in (("oa", "OA"), ("aa", "AA"), ("kappa", "kappa"))
-    )
+    ]
+    return "   ".join(filter(None, (*scores, wording.tested_share_text(metrics))))
 
 
 def _class_table(metrics: RunMetrics) -> Table:
@@ -86,6 +87,7 @@ def _score_lines(metrics: RunMetrics) -> Iterable[str]:
         wording.map_accuracy_text(metrics),
         wording.untested_text(metrics),
         wording.one_area_text(metrics),
+        wording.partly_seen_text(metrics),
         wording.question_text(metrics) if folds else wording.split_text(metrics),
         None if metrics.both is not None else wording.leakage_text(metrics),
         None if metrics.both is not None else wording.scene_text(metrics),

@@ -15,6 +15,7 @@ _INTERVALS = ("oa_interval", "aa_interval", "kappa_interval", "map_accuracy_inte
 _SPLIT = (
     *("n_train", "n_val", "n_test", "split", "block", "folds", "units", "n_units", "untested"),
     "within_one_area",
+    "partly_seen",
     "distances",
     *("leakage", "patch", "parameters"),
 )
@@ -105,6 +106,7 @@ class RunMetrics:
     n_units: int | None = None
     untested: tuple[str, ...] = ()  # names of the classes that could not be held out
     within_one_area: tuple[str, ...] = ()  # of those that were tested inside of their only labelled area
+    partly_seen: int = 0  # test pixels of units of which other pixels trained: of a class that is in no other unit
     distances: str | None = None  # how far from labels the test pixels are, compared with the ground to be mapped
     leakage: float | None = None  # share of test pixels with a training pixel inside their patch
 

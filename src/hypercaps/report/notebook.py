@@ -180,6 +180,7 @@ def _(scores: Scores) -> str:
         "average accuracy": score_text(scores.aa, scores.aa_interval),
         "kappa": score_text(scores.kappa, scores.kappa_interval),
         "test pixels": f"{scores.n_test:,}",
+        "classes tested": f"{sum(row.accuracy is not None for row in scores.per_class)} of {len(scores.per_class)}",
     }
     rows = [
         (None, (str(row.label), row.name, score_text(row.accuracy, row.interval), f"{row.test:,}"))

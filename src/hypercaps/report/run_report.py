@@ -88,6 +88,8 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "untested_text": wording.untested_text(metrics),
         "map_accuracy_text": wording.map_accuracy_text(metrics),
         "one_area_text": wording.one_area_text(metrics),
+        "partly_seen_text": wording.partly_seen_text(metrics),
+        "tested_share_text": wording.tested_share_text(metrics),
         "question_text": wording.question_text(metrics),
         "baseline_text": wording.baseline_text(metrics),
         "calibration_text": wording.calibration_text(metrics),

@@ -112,6 +112,12 @@ def untested_names(metrics: RunMetrics) -> list[str]:
     return list(dict.fromkeys([*metrics.untested, *without]))
 
 
+def tested_share_text(metrics: RunMetrics) -> str | None:
+    """How many of the classes the scores are of; None: of all."""
+    tested, classes = sum(row.accuracy is not None for row in metrics.per_class), len(metrics.per_class)
+    return None if metrics.oa is None or tested == classes else f"of {tested} of {classes} classes"
+
+
 def untested_text(metrics: RunMetrics) -> str | None:
     """Which classes were not tested, if any."""
     names = untested_names(metrics)
@@ -119,8 +125,22 @@ def untested_text(metrics: RunMetrics) -> str | None:
         return None
     where = "with one point" if metrics.units == "points" else f"with labels in one {unit_names(metrics)[0]}"
     reason = f" A class {where} only can't be held out." if metrics.split == "folds" else ""
-    them = "this class" if len(names) == 1 else "these classes"
-    return f"Not tested: {joined(names)}. OA, AA and kappa say nothing about {them}.{reason}"
+    them, they = ("this class", "it covers") if len(names) == 1 else ("these classes", "they cover")
+    return (
+        f"Not tested: {joined(names)}. OA, AA and kappa say nothing about {them}: if {they} much of the scene, the map "
+        f"can be far less accurate.{reason}"
+    )
+
+
+def partly_seen_text(metrics: RunMetrics) -> str | None:
+    """How many pixels were held out while others of their unit trained, if any."""
+    if not metrics.partly_seen or metrics.oa is None:
+        return None
+    lie, their = ("lies", "its") if metrics.partly_seen == 1 else ("lie", "their")
+    return (
+        f"{_counted(metrics.partly_seen, 'held-out pixel')} {lie} beside training pixels of {their} own "
+        f"{unit_names(metrics)[0]}: those of a class that is in no other one and can't be held out."
+    )
 
 
 def one_area_text(metrics: RunMetrics) -> str | None:
@@ -363,6 +383,6 @@ def _leakage_of_folds(metrics: RunMetrics) -> str:
     if not metrics.leakage:
         return ""
     return (
-        f" Leakage {100 * metrics.leakage:.1f} %: that share of the pixels has a training pixel of another "
-        f"{unit_names(metrics)[0]} inside its patch."
+        f" Leakage {100 * metrics.leakage:.1f} %: that share of the pixels has a training pixel"
+        f"{'' if metrics.partly_seen else f' of another {unit_names(metrics)[0]}'} inside its patch."
     )

@@ -90,6 +90,7 @@ class FoldedResult:
             n_units=folds.units.count,
             untested=tuple(legend[position].name for position in folds.untested()),
             within_one_area=tuple(legend[position].name for position in folds.within_one_area()),
+            partly_seen=folds.partly_seen(),
             distances=compare_distances(folds, _validity(problem.scene)).in_words(),
             leakage=_leakage(folds, 2 * self.final.model.halo + 1),
         )
@@ -104,6 +105,7 @@ class FoldFacts:
     n_units: int
     untested: tuple[str, ...]  # names of the classes that could not be held out
     within_one_area: tuple[str, ...]  # of those that were tested inside of their only labelled area
+    partly_seen: int  # held-out pixels of units of which other pixels trained
     distances: str  # how far from labels the held-out pixels are, compared with the ground to be mapped
     leakage: float  # share of held-out pixels whose patch contains a training pixel
 

@@ -268,3 +268,21 @@ def test_classes_whose_labels_are_one_area_are_known() -> None:
     assert folds.within_one_area().tolist() == [0] and folds.untested().tolist() == [2]
     polygons = of_polygons([[20, 30], [40]])  # polygons are units of their own, whatever they touch
     assert draw_folds(polygons, label_units(polygons)).within_one_area().size == 0
+
+
+def test_pixels_that_are_held_out_beside_training_pixels_of_their_unit_are_counted() -> None:
+    """A class that is in one tile only trains there, also while the other classes of the tile are held out."""
+    array = np.zeros((20, 40), dtype=np.int16)
+    for left in (0, 10, 20, 30):
+        array[:10, left : left + 10], array[10:, left : left + 10] = 1, 2
+    array[4:7, 4:7] = 3  # in the first tile only
+    labels = Labels.from_array(array)
+    tiles = [Window(0, 20, left, left + 10) for left in (0, 10, 20, 30)]
+    folds = draw_folds(labels, label_units(labels, tiles=tiles), folds=4)
+    assert folds.units.kind == "tiles" and folds.untested().tolist() == [2]
+    assert folds.partly_seen() == 200 - 9
+    own = int(folds.fold[folds.units.pixels == 0][0])
+    beside = folds.split(own, 3)  # patches of 3 x 3 reach the class that trains in the middle of the tile
+    assert beside.leakage > 0 and np.isin(np.flatnonzero(array == 3), beside.train).all()
+    without = Labels.from_array(np.where(array == 3, 1, array))
+    assert draw_folds(without, label_units(without, tiles=tiles), folds=4).partly_seen() == 0

@@ -69,6 +69,12 @@ class Folds:
         alone = np.flatnonzero(np.bincount(pairs[:, 0]) == 1)
         return np.setdiff1d(alone, self.untested())
 
+    def partly_seen(self) -> int:
+        """Number of pixels that are held out while other pixels of their unit train: those of a class that is in no
+        other unit."""
+        trains = np.unique(self.units.unit[self.fold == _NEVER])
+        return int((np.isin(self.units.unit, trains) & (self.fold != _NEVER)).sum())
+
     def digest(self) -> str:
         """SHA-256 of the pixels and their folds: equal for equal folds."""
         sha = hashlib.sha256(repr((self.shape, self.count)).encode())
