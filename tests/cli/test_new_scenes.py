@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 from typer.testing import CliRunner, Result
 
 from hypercaps import ConvCapsClassifier
@@ -71,3 +73,40 @@ def test_info_compares_a_scene_with_a_model(folder: Path) -> None:
     # The model is looked at first: no word about the scene where the first name is none.
     swapped = hypercaps("info", folder / "cube.npy", folder / "model.safetensors", *waves)
     assert swapped.exit_code == 2 and "not a whole model file" in swapped.stderr
+
+
+@pytest.mark.filterwarnings("default::hypercaps.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize(
+    ("scene", "options", "said", "is_claimed"),
+    [
+        ("cube", (), "none", True),
+        ("dark", (), "20% darker compared with", True),
+        ("dark", ("--adapt", "none"), "--adapt auto undoes it", True),
+        ("other", (), "other ground or another season", False),
+        ("other", ("--adapt", "mean"), "this is other ground", True),
+        ("unit", (), "in another unit: they are converted", True),
+        ("unit", ("--adapt", "none"), "in another unit: --adapt auto converts them", False),
+        ("few", (), "not checked: fewer than 100 valid pixels", None),
+    ],
+)
+def test_maps_and_scores_keep_what_differs(
+    scene: str, options: tuple[str, ...], said: str, is_claimed: bool | None, folder: Path
+) -> None:
+    cube, labels = make_cube()
+    ramp = np.linspace(-1, 1, cube.shape[2], dtype=np.float32)
+    changed = {"dark": cube * np.float32(0.8), "other": cube + 4 * cube.std(axis=(0, 1)) * ramp, "unit": cube / 10000}
+    for name, values in changed.items():
+        np.save(folder / f"{name}.npy", values.astype(np.float32))
+    labels[np.nonzero(labels)[0][-1]] = 0  # other labels than those of the training: all of them are scored
+    np.save(folder / "labels.npy", labels)
+    assert mapped(folder, "model.safetensors", f"{scene}.npy", *options).exit_code == 0
+    with rasterio.open(folder / "map.tif") as file:
+        tags = file.tags()
+    assert said in tags["HYPERCAPS_SCENE_SHIFT"]
+    assert (tags["HYPERCAPS_CALIBRATION"] == "not valid for this scene") == (is_claimed is False)
+    files = folder / "model.safetensors", folder / f"{scene}.npy", folder / "labels.npy"
+    result = hypercaps("evaluate", *files, "--wavelengths", folder / "waves.txt", *options, "--json", "-")
+    assert result.exit_code == 0, result.output
+    scores = json.loads(result.stdout)
+    assert scores["scene_shift"] == tags["HYPERCAPS_SCENE_SHIFT"] and scores["claimed"] is is_claimed

@@ -58,13 +58,14 @@ def test_reading_gives_what_was_written(confidence: ConfidenceReport | None) -> 
         map_accuracy_interval=(70.0, 90.0),
         per_class=(replace(trained.per_class[0], interval=(50.0, 100.0), units=3, users_interval=(9.0, 99.0)),),
     )
-    for metrics in (evaluated, trained, both, folds, replace(evaluated, oa=None, aa=None, kappa=None)):
+    shifted = replace(evaluated, trained_on="field", scene_shift="All of it is darker.", claimed=True)
+    for metrics in (evaluated, shifted, trained, both, folds, replace(evaluated, oa=None, aa=None, kappa=None)):
         assert RunMetrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False))) == metrics
 
 
 def test_keys_and_their_order() -> None:
     evaluated = metrics_with(CALIBRATED)
-    facts = ["method", "recipe", "pseudo_labelled", "seed", "scene", "trained_on"]
+    facts = ["method", "recipe", "pseudo_labelled", "seed", "scene", "trained_on", "scene_shift", "claimed"]
     assert list(evaluated.to_json()) == [*SCORES, *CONFIDENCE, *SPLIT, *facts, *EVIDENCE]
     assert list(metrics_with(None).to_json()) == [*SCORES, *SPLIT, *facts, *EVIDENCE]
     trained = replace(evaluated, train_seconds=1.5, model_sha256="abc", both={"random": evaluated})

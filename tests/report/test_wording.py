@@ -98,6 +98,13 @@ def test_confidence_says_what_it_is_based_on(kind: str | None, pixels: int | Non
     assert wording.calibration_text(folds_metrics(confidence=None)) is None
 
 
+def test_confidence_is_not_claimed_for_a_scene_of_other_ground() -> None:
+    said = wording.calibration_text(folds_metrics(claimed=False))
+    assert said is not None and said.startswith("Confidence is not valid for this scene")
+    for claimed in (True, None):
+        assert "calibrated on" in (wording.calibration_text(folds_metrics(claimed=claimed)) or "")
+
+
 def test_untested_classes_are_named() -> None:
     said = wording.untested_text(folds_metrics(untested=("oats", "rye", "water")))
     assert said is not None and said.startswith(

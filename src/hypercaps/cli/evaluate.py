@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -84,16 +85,18 @@ def evaluate(
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
     truth = open_truth(scene, labels, cube, class_field, allow_remote, trained.legend, quiet=quiet)
-    cube = prepare_for(trained, cube, resample, adapt, typed="adapt" in given.typed).scene
+    prepared = prepare_for(trained, cube, resample, adapt, typed="adapt" in given.typed)
     set_threads(threads)
     metrics: RunMetrics | Mapping[str, RunMetrics]
     with RunProgress(console_err(quiet=quiet)) as shown:
         if both:
             check_both(trained, truth)
-            metrics = evaluate_both(classifier, cube, truth, block=block, observer=shown.observer())
+            metrics = evaluate_both(classifier, prepared.scene, truth, block=block, observer=shown.observer())
         else:
             split = open_split(split_file, truth, patch=trained.patch) if split_file else None
-            metrics = _evaluate(classifier, cube, truth, split, shown.mapping)
+            metrics = _evaluate(classifier, prepared.scene, truth, split, shown.mapping)
+            claimed = None if prepared.unchecked else prepared.is_claimed
+            metrics = replace(metrics, scene_shift=prepared.tag, claimed=claimed)
     _show(metrics, json_file, quiet=quiet)
 
 

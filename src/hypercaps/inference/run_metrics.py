@@ -30,7 +30,7 @@ _TRAINING = (
     "pseudo_labelled",
     "scene",
 )
-_EVALUATION = ("method", "recipe", "pseudo_labelled", "seed", "scene", "trained_on")
+_EVALUATION = ("method", "recipe", "pseudo_labelled", "seed", "scene", "trained_on", "scene_shift", "claimed")
 _REPEAT = ("command", "inputs", "params", "versions", "model_sha256", "labels_digest", "coverage", "reject", "unknown")
 
 
@@ -118,6 +118,8 @@ class RunMetrics:
     seed: int | None = None
     scene: str = ""
     trained_on: str | None = None  # name of the scene that the model was trained on; of an evaluation only
+    scene_shift: str | None = None  # how the scene differs from that one, in sentences; of an evaluation only
+    claimed: bool | None = None  # whether accuracy and confidence of the training hold in such a scene
 
     train_seconds: float | None = None  # of a training only, as the following
     best_epoch: int = 0

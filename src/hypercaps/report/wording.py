@@ -255,6 +255,12 @@ def calibration_text(metrics: RunMetrics) -> str | None:
     if confidence is None:
         return None
     before = f"{100 * confidence.ece_before:.1f} percentage points on average"
+    if metrics.claimed is False:
+        error = confidence.ece_before if confidence.ece_after is None else confidence.ece_after
+        return (
+            "Confidence is not valid for this scene, which is not like the training scene: it differs from accuracy by "
+            f"{100 * error:.1f} percentage points on average."
+        )
     folds = metrics.split == "folds"
     if confidence.ece_after is None:
         reason = "" if folds else ", because there were no validation pixels"
