@@ -222,13 +222,14 @@ def run(case: Case, method: str) -> dict[str, Any]:
     started = time.perf_counter()
     classifier.fit(scene, labels)
     result: dict[str, Any] = {"seconds": time.perf_counter() - started, "labels": int((labels.array > 0).sum())}
-    right, sure = [], []
+    right, sure, of_tested = [], [], []
     for test in tests:
         mask = np.zeros(test.scene.shape[:2], dtype=bool)
         mask.ravel()[test.pixels] = True
         found = classifier.map(test.scene, only=mask)
         right.append(found.classes.ravel()[test.pixels] == test.truth)
         sure.append(found.confidence.ravel()[test.pixels])
+        of_tested.append(np.isin(test.truth, _tested_classes(classifier)))
     correct, confidence = np.concatenate(right), np.concatenate(sure).astype(np.float64)
     result |= {"truth": 100 * float(correct.mean()), "tested": int(correct.size)}
     bins = np.clip((confidence * 15).astype(int), 0, 14)
@@ -240,8 +241,17 @@ def run(case: Case, method: str) -> dict[str, Any]:
         result |= {"oa": scores.oa, "oa_interval": scores.oa_interval, "title": classifier.model_.title}
         result |= {"units": selection.problem.folds.units.kind, "n_units": selection.problem.folds.units.count}
         result["untested"] = len(selection.problem.folds.untested())
+        known = np.concatenate(of_tested)  # pixels of classes that the reported OA is about
+        result["tested_share"] = float(known.mean())
+        result["tested_truth"] = 100 * float(correct[known].mean()) if known.any() else None
         result["candidates"] = {row.name: [row.oa, row.log_loss, row.seconds] for row in selection.rows if row.folds}
     return result
+
+
+def _tested_classes(classifier: ConvCapsClassifier) -> list[int]:
+    """Labels of the classes with a score."""
+    rows = classifier.scores_.per_class if hasattr(classifier, "scores_") else ()
+    return [row.label for row in rows if row.accuracy is not None]
 
 
 def read(path: Path) -> dict[tuple[str, int, str], dict[str, Any]]:

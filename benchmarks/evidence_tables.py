@@ -124,11 +124,21 @@ def score_table(groups: dict[str, Group]) -> str:
                 continue
             runs = list(group.auto.values())
             bias = [run["oa"] - run["truth"] for run in runs]
+            tested = [_bias_of_tested(run) for run in runs]
             held = sum(run["oa_interval"][0] <= run["truth"] <= run["oa_interval"][1] for run in runs)
             truth = statistics.mean(run["truth"] for run in runs)
             numbers = f"{truth:.1f}", f"{statistics.mean(bias):+.1f}", f"{statistics.pstdev(bias):.1f}"
-            rows.append([f"{title}, {labels}", *numbers, f"{held} of {len(runs)}"])
-    return table("| scene, labels | truth | reported − truth, mean | its spread | interval holds the truth |", rows)
+            known = [value for value in tested if value is not None]
+            of_tested = f"{statistics.mean(known):+.1f}" if len(known) == len(runs) else "–"
+            rows.append([f"{title}, {labels}", *numbers, of_tested, f"{held} of {len(runs)}"])
+    bias = "reported − truth, mean | its spread | of the tested classes"
+    return table(f"| scene, labels | truth | {bias} | interval holds the truth |", rows)
+
+
+def _bias_of_tested(run: dict[str, Any]) -> float | None:
+    """Reported accuracy less the truth of the classes that were tested; None: not measured."""
+    truth = run.get("tested_truth", None if run["untested"] else run["truth"])
+    return None if truth is None else float(run["oa"] - truth)
 
 
 TABLES = {"short table": short_table, "accuracy table": accuracy_table, "score table": score_table}

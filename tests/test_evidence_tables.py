@@ -45,3 +45,14 @@ def test_regret_is_that_of_the_draws_of_auto(tables: ModuleType) -> None:
     ]
     group = tables.Group("enmap", runs)
     assert group.regret() == 1.0 and group.accuracy("lda") == "76.0" and group.accuracy("logistic") == "–"
+
+
+def test_the_bias_of_tested_classes_is_left_open_where_it_was_not_measured(tables: ModuleType) -> None:
+    def row(**second: object) -> str:
+        run = {"draw": 1, "method": "auto", "oa": 99.0, "oa_interval": (90.0, 100.0), "truth": 98.0, "untested": 0}
+        runs = [run, run | {"draw": 2, "truth": 79.0, "untested": 1} | second]
+        table: str = tables.score_table({"score pavia fields": tables.Group("score pavia fields", runs)})
+        return table.splitlines()[-1]
+
+    assert "| 88.5 | +10.5 | 9.5 | – | 1 of 2 |" in row()
+    assert "| 88.5 | +10.5 | 9.5 | +0.5 | 1 of 2 |" in row(tested_truth=99.0)
