@@ -131,8 +131,8 @@ def score_table(groups: dict[str, Group]) -> str:
             known = [value for value in tested if value is not None]
             of_tested = f"{statistics.mean(known):+.1f}" if len(known) == len(runs) else "–"
             rows.append([f"{title}, {labels}", *numbers, of_tested, f"{held} of {len(runs)}"])
-    bias = "reported − truth, mean | its spread | of the tested classes"
-    return table(f"| scene, labels | truth | {bias} | interval holds the truth |", rows)
+    biases = "reported − truth, mean | its spread | of the tested classes"
+    return table(f"| scene, labels | truth | {biases} | interval holds the truth |", rows)
 
 
 def _bias_of_tested(run: dict[str, Any]) -> float | None:
