@@ -17,7 +17,7 @@ from hypercaps.inference.metrics import ConfidenceReport, RejectionRow, Reliabil
 from hypercaps.models.history import EpochRecord
 from hypercaps.report.figure import COLORS, LONGEST_NAME, figure_png, legend_beside, line_style, text_instead, tidy
 
-_EPOCHS_SHOWN = 60  # of convergence: the whole training of CapsNet, 1D-ConvCapsNet and 3D-CNN, and the rise of the others
+_EPOCHS_SHOWN = 60  # of convergence: all of CapsNet, 1D-ConvCapsNet and 3D-CNN, and the rise of the others
 Range = tuple[float, ...]  # begins with median, lowest, highest
 
 
