@@ -11,20 +11,20 @@ NAMES = ["deforestation", "forest gain", "stable forest", "stable non-forest"]
 LEGEND = Legend.of(range(1, 5), NAMES)
 ERRORS = np.array([[66, 0, 5, 4], [0, 55, 8, 12], [1, 0, 153, 11], [2, 1, 9, 313]])
 MAPPED = np.array([200_000, 150_000, 3_200_000, 6_450_000])
+PIXEL = 0.09  # hectares
 
 
 def test_the_worked_example_of_the_paper() -> None:
-    areas = class_areas(LEGEND, ERRORS.T, MAPPED, pixel_hectares=0.09)
+    areas = class_areas(LEGEND, ERRORS.T, MAPPED)
     assert [area.name for area in areas] == NAMES
     assert areas[0].pixels == pytest.approx(235_086, abs=1)
     expected = [(21_158, 6_158), (11_686, 3_756), (285_770, 15_510), (581_386, 16_282)]
     for area, (hectares, half) in zip(areas, expected, strict=True):
-        assert area.hectares is not None and area.low_hectares is not None and area.high_hectares is not None
-        assert area.hectares == pytest.approx(hectares, abs=1)
-        assert area.high_hectares - area.hectares == pytest.approx(half, abs=2)
-        assert area.hectares - area.low_hectares == pytest.approx(half, abs=2)
+        assert area.pixels * PIXEL == pytest.approx(hectares, abs=1)
+        assert (area.high - area.pixels) * PIXEL == pytest.approx(half, abs=2)
+        assert (area.pixels - area.low) * PIXEL == pytest.approx(half, abs=2)
         assert area.checked
-    assert areas[0].mapped_hectares == pytest.approx(18_000)
+    assert areas[0].mapped_pixels == 200_000
     assert sum(area.pixels for area in areas) == pytest.approx(MAPPED.sum())
 
 
@@ -43,7 +43,6 @@ def test_the_formulas_by_hand_with_fewer_units() -> None:
         assert area.pixels == pytest.approx(total * share)
         assert area.high == pytest.approx(min(total, total * (share + 1.959964 * variance**0.5)))
         assert area.low == pytest.approx(max(0.0, total * (share - 1.959964 * variance**0.5)))
-        assert area.hectares is None
 
 
 def test_a_few_units_that_are_all_right_do_not_make_an_area_certain() -> None:

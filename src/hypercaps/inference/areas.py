@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ClassArea:
-    """The area of one class, in pixels and, if the size of a pixel is known, in hectares."""
+    """The area of one class in pixels."""
 
     label: int
     name: str
@@ -30,26 +30,6 @@ class ClassArea:
     low: float  # interval of the corrected area
     high: float
     checked: bool  # False: no labelled pixel is mapped as this class, so that its mapped area is taken as it is
-    pixel_hectares: float | None = None  # area of a pixel
-
-    @property
-    def mapped_hectares(self) -> float | None:
-        return self._in_hectares(self.mapped_pixels)
-
-    @property
-    def hectares(self) -> float | None:
-        return self._in_hectares(self.pixels)
-
-    @property
-    def low_hectares(self) -> float | None:
-        return self._in_hectares(self.low)
-
-    @property
-    def high_hectares(self) -> float | None:
-        return self._in_hectares(self.high)
-
-    def _in_hectares(self, pixels: float) -> float | None:
-        return None if self.pixel_hectares is None else pixels * self.pixel_hectares
 
 
 def class_areas(
@@ -58,7 +38,6 @@ def class_areas(
     mapped: Numbers,
     *,
     units: Numbers | None = None,
-    pixel_hectares: float | None = None,
     level: float = 0.95,
 ) -> tuple[ClassArea, ...]:
     """Estimate the area of each class on the ground.
@@ -70,7 +49,6 @@ def class_areas(
     mapped : (n,) pixels of each class in the map
     units : (n,) number of independent units (polygons, areas) among the test pixels of each mapped class; None: every
         pixel is independent
-    pixel_hectares : area of a pixel
     level : probability of the intervals, 0 to 1
     """
     from scipy.special import ndtri
@@ -91,7 +69,6 @@ def class_areas(
             total * max(0.0, float(shares[j] - half[j])),
             total * min(1.0, float(shares[j] + half[j])),
             bool(tested[j] or pixels[j] == 0),
-            pixel_hectares,
         )
         for j, entry in enumerate(legend)
     )

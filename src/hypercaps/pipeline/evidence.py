@@ -88,9 +88,8 @@ def with_areas(metrics: RunMetrics, classifier: ConvCapsClassifier, map_file: Pa
     look = look_at_map(map_file, _SMALL)
     legend, units = classifier.legend_, _mapped_units(classifier, scores.confusion)
     mapped = np.array([look.counts[entry.label] for entry in legend])
-    hectares = look.hectares
-    rows = class_areas(legend, scores.confusion, mapped, units=units, pixel_hectares=hectares)
-    metrics = replace(metrics, areas=tuple(_area_row(row, hectares) for row in rows))
+    rows = class_areas(legend, scores.confusion, mapped, units=units)
+    metrics = replace(metrics, areas=tuple(_area_row(row, look.hectares) for row in rows))
     samples = np.asarray(scores.confusion).sum(axis=0) if units is None else units
     found = map_accuracy(scores.confusion, mapped, samples)
     if found is None:
@@ -100,6 +99,7 @@ def with_areas(metrics: RunMetrics, classifier: ConvCapsClassifier, map_file: Pa
 
 
 def _area_row(row: ClassArea, hectares: float | None) -> AreaRow:
+    """The area in hectares if a pixel's area is known, else in pixels."""
     scale, unit = (1.0, "pixels") if hectares is None else (hectares, "ha")
     return AreaRow(
         row.label,

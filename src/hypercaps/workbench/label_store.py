@@ -26,7 +26,6 @@ from hypercaps.workbench.spans import Spans, expanded, pixels_of, spans_of
 
 MOST_STEPS = 1000  # that can be undone
 _REMEMBERED = 10_000  # strokes and steps back that are recognised if a page repeats them
-TOOLS = ("brush", "eraser", "line", "polygon", "contour", "point", "wand", "suggestion")
 
 
 @dataclass(frozen=True, eq=False)
