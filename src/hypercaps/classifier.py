@@ -201,7 +201,7 @@ class ConvCapsClassifier(ModelUser, Parameters):
         checkpoint : CheckpointFile, optional
             Where the training keeps a checkpoint, and continues from one that is there. Not used for folds.
         cache : SceneCache, optional
-            Of this scene, from earlier trainings on it: what they computed of the scene is not computed again.
+            What earlier trainings computed of this scene and need not be computed again.
         progress : bool, optional
             Whether to show progress, in a notebook as a bar, elsewhere on stderr. Default: in notebooks and interactive
             sessions on a terminal, and not in scripts; not if ``on_progress`` or ``observer`` is given.
@@ -233,7 +233,7 @@ class ConvCapsClassifier(ModelUser, Parameters):
         self.baseline_: Baseline | None = None
         observer = observer or FoldObserver()
         if progress is None and (on_progress is not None or observer != FoldObserver()):
-            progress = False  # the caller shows it
+            progress = False  # the caller shows progress
         with ShownProgress("fit", progress) as shown:
             if shown.is_shown:
                 on_progress = both(shown.training, on_progress)
@@ -243,13 +243,13 @@ class ConvCapsClassifier(ModelUser, Parameters):
             else:
                 self._fit_folds(cache, labels, on_progress, observer)
             own_cache.forget_spectra()  # large, and not needed any more
-            self._describe_ground(cache, labels)
+            self._add_scene_statistics(cache, labels)
             if evaluate:
                 self._evaluate_fit(cache, labels, shown)
         return self
 
-    def _describe_ground(self, cache: SceneCache, labels: Labels) -> None:
-        """Add what tells new scenes and unknown ground from those of the training."""
+    def _add_scene_statistics(self, cache: SceneCache, labels: Labels) -> None:
+        """Add band statistics and familiarity to the model, which recognise other scenes and unknown ground."""
         from hypercaps.inference.familiarity_fit import fit_familiarity
 
         familiarity = fit_familiarity(cache, labels, self.split_, self.folds_, self.seed)

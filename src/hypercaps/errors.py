@@ -42,11 +42,11 @@ class ModelError(HypercapsError, ValueError):
 
 
 class MissingLibraryError(HypercapsError, ImportError):
-    """Something that an optional library does, where it is not installed."""
+    """A function that needs an optional library which is not installed."""
 
 
 class MissingTorchError(ModelError, MissingLibraryError):
-    """Something that torch computes, where torch is not installed."""
+    """A computation that needs torch, which is not installed."""
 
 
 class TrainingError(HypercapsError, ArithmeticError):
@@ -54,15 +54,15 @@ class TrainingError(HypercapsError, ArithmeticError):
 
 
 class ModelFileError(HypercapsError, ValueError):
-    """A model file that is damaged, foreign, or made for another scene."""
+    """A model file that is damaged, of another program, or made for another scene."""
 
 
 class CheckpointError(HypercapsError, ValueError):
-    """A checkpoint of a training that is damaged, foreign or missing."""
+    """A checkpoint of a training that is damaged, missing, or of another training."""
 
 
 class CheckpointInUseError(CheckpointError):
-    """A training that another process is doing."""
+    """A checkpoint that another process is using."""
 
 
 class StudyError(HypercapsError, ValueError):
@@ -90,18 +90,18 @@ class Paused(HypercapsError):  # noqa: N818 - an event, not an error
 
 
 class SpeedWarning(UserWarning):
-    """Correct, but much slower than possible."""
+    """Results are correct, but computed much more slowly than possible."""
 
 
 class DataWarning(UserWarning):
-    """Something about the data that the user should know and that stops nothing."""
+    """A property of the data that the user should know, and that does not stop the computation."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The end of a message about an unknown name: the known one that is most like it, if one is (0 to 1)."""
-    by_plain = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower(), by_plain, n=1, cutoff=cutoff)
-    return f"; did you mean {by_plain[close[0]]}?" if close else ""
+    """Suggest the most similar name, for the end of a message; empty if its similarity is below ``cutoff`` (0 to 1)."""
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=cutoff)
+    return f"; did you mean {by_lower_case[close[0]]}?" if close else ""
 
 
 def warn_data(message: str) -> None:

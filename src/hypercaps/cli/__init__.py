@@ -45,7 +45,7 @@ def main() -> None:
     print_any_text()
     try:
         end_as_ctrl_c_does()
-        asked = sys.argv[1:2]
-        load_app(*(asked if asked and asked[0] in COMMANDS else COMMANDS))()
+        first = sys.argv[1:2]
+        load_app(*(first if first and first[0] in COMMANDS else COMMANDS))()
     except KeyboardInterrupt:  # before a command could handle it
         raise SystemExit(130) from None

@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 MODES = ("auto", "json")
 _EVERY = 0.25  # seconds between two objects about the same stage
 
-_asked = False  # of this process: warnings and errors have no command to ask
+_enabled = False  # for the whole process: warnings and errors do not know the command they come from
 
 
-def ask_for(arguments: Sequence[str]) -> None:
-    """Remember whether the command line has ``--progress json``.
+def enable_if_requested(arguments: Sequence[str]) -> None:
+    """Enable events if the command line has ``--progress json``.
 
-    The words are looked at before they are parsed, so that an option that does not exist is an error in JSON as well.
+    This reads the arguments before they are parsed, so that an unknown option is reported in JSON as well.
     """
-    global _asked
-    _asked = "--progress=json" in arguments or ("--progress", "json") in pairwise(arguments)
+    global _enabled
+    _enabled = "--progress=json" in arguments or ("--progress", "json") in pairwise(arguments)
 
 
-def are_asked_for() -> bool:
-    return _asked
+def are_enabled() -> bool:
+    return _enabled
 
 
 def write_event(event: str, **fields: object) -> None:
     """Write one object as a line, if ``--progress json`` was given."""
-    if _asked:
+    if _enabled:
         sys.stderr.write(json.dumps({"event": event, **fields}, allow_nan=False) + "\n")
         sys.stderr.flush()
 
@@ -50,7 +50,7 @@ def write_message(level: str, text: object) -> None:
 
 
 def write_result(files: Mapping[str, Path | None], scores: Mapping[str, object] | None = None) -> None:
-    """Name the files that were written by what they are; those that do not exist are left out."""
+    """Write the result: absolute paths of the written files by kind, without those that do not exist."""
     written = {name: str(path.absolute()) for name, path in files.items() if path is not None and path.exists()}
     write_event("result", files=written, **({} if scores is None else {"scores": scores}))
 
@@ -61,7 +61,7 @@ def scores_of(metrics: RunMetrics) -> dict[str, float | None]:
 
 
 class MessageStream(io.StringIO):
-    """A text stream, for a console, whose lines become messages."""
+    """A text stream for a console that writes each line as a message."""
 
     _line = ""
 
@@ -73,7 +73,7 @@ class MessageStream(io.StringIO):
 
 
 class StageEvents:
-    """Progress of one stage after the other: the first and the last object of each, and a few per second between."""
+    """Progress of consecutive stages: the first and the last object of each, and a few per second in between."""
 
     def __init__(self) -> None:
         self._stage: str | None = None

@@ -56,7 +56,7 @@ def info(
 
 
 def _print_report(report: FileReport, *, as_json: bool) -> None:
-    """Print the report of a file; one that can't be read is an error after it."""
+    """Print the report of a file, then raise an error if the file can't be read."""
     from hypercaps.cli import tables
 
     if as_json:

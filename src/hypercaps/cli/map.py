@@ -90,7 +90,7 @@ def map_(
     prepared = prepare_for(classifier.model_, cube, resample, adapt, typed="adapt" in given.typed)
     set_threads(threads)
     try:
-        with cluster_of(cluster, workers, threads) as pool, _shown(quiet=quiet) as on_progress:
+        with cluster_of(cluster, workers, threads) as pool, _progress_callback(quiet=quiet) as on_progress:
             mapper = None if pool is None else _mapper_on(pool, given, prepared, request)
             sha256 = file_sha256(model)
             make_map(classifier, prepared, request, model_sha256=sha256, mapper=mapper, on_progress=on_progress)
@@ -105,8 +105,8 @@ def map_(
 
 
 @contextmanager
-def _shown(*, quiet: bool) -> Iterator[OnProgress | None]:
-    """What to call while a scene is mapped; None where nothing is shown."""
+def _progress_callback(*, quiet: bool) -> Iterator[OnProgress | None]:
+    """The callback that shows the progress of a map; None where none is shown."""
     if not shows_bars(quiet=quiet):
         yield None
         return

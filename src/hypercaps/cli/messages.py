@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Base of errors in the words of a command. typer has its own copy of click, or in older versions click itself.
 _UsageError: Any = typer.BadParameter.__base__
-_ENDLESS = 100_000  # columns of a console whose lines are not to be broken
+_ENDLESS = 100_000  # columns of a console that does not wrap lines
 
 
 class SentenceGroup(TyperGroup):
@@ -32,7 +32,7 @@ class SentenceGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.parent is None:
-            events.ask_for(args)
+            events.enable_if_requested(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -55,7 +55,7 @@ class SentenceGroup(TyperGroup):
             say("[bold red]Stopped.[/] Nothing was written.")
             raise typer.Exit(130) from None
         except _UsageError as error:  # an option that does not exist, or a value that it can't have
-            if not events.are_asked_for():
+            if not events.are_enabled():
                 raise
             _say_error(error.format_message())
             raise typer.Exit(error.exit_code) from None
@@ -88,7 +88,7 @@ def _console(*, stderr: bool, quiet: bool = False) -> Console:
                 is_safe = part.control or part.text == "\n"
                 yield part if is_safe else Segment("\n".join(map(printable, part.text.split("\n"))), part.style)
 
-    if stderr and events.are_asked_for():
+    if stderr and events.are_enabled():
         return PrintableConsole(
             file=events.MessageStream(), force_terminal=False, color_system=None, width=_ENDLESS, highlight=False
         )
@@ -96,9 +96,9 @@ def _console(*, stderr: bool, quiet: bool = False) -> Console:
 
 
 def shows_bars(*, quiet: bool = False) -> bool:
-    """Whether bars or events of progress may be shown: rich, which has the last word, is imported only then."""
-    asks = any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
-    return not quiet and (events.are_asked_for() or asks or sys.stderr.isatty())
+    """Whether progress may be shown. If not, rich, which decides in the end, need not be imported."""
+    forced = any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+    return not quiet and (events.are_enabled() or forced or sys.stderr.isatty())
 
 
 def say_written(path: object) -> None:
@@ -110,14 +110,14 @@ def say(text: str) -> None:
 
 
 def _say_error(error: object) -> None:
-    if events.are_asked_for():
+    if events.are_enabled():
         events.write_event("error", text=printable(str(error)))
     else:
         say(f"[bold red]Error:[/] {plain(error)}")
 
 
 def _say_warning(message: object) -> None:
-    if events.are_asked_for():
+    if events.are_enabled():
         events.write_message("warning", message)
     else:
         say(f"[bold yellow]Warning:[/] {plain(message)}")
@@ -132,7 +132,7 @@ def plain(value: object) -> str:
 class ShowWarnings:
     """Print warnings about data and speed as a sentence, other warnings as Python does, and each only once.
 
-    Python's own way to do that forgets what it has shown when a library changes the filters of warnings.
+    Python's own registry of shown warnings is reset whenever a library changes the warning filters.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class ShowWarnings:
         if (category, str(message)) in self._shown:
             return
         self._shown.add((category, str(message)))
-        if events.are_asked_for() or issubclass(category, DataWarning | SpeedWarning):
+        if events.are_enabled() or issubclass(category, DataWarning | SpeedWarning):
             _say_warning(message)
         else:
             sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -1,4 +1,4 @@
-"""What the process of a command needs: signals that end it as Ctrl-C does, and text that every terminal can show."""
+"""Set up the process of a command: signals that act like Ctrl-C, garbage collection, encoding of the output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import stat
 import sys
 from types import FrameType
 
-_OBJECTS = 20_000  # that may be created before Python looks for garbage; its default is 700
+_OBJECTS = 20_000  # allocations between two garbage collections; Python's default is 700
 
 
 def end_as_ctrl_c_does() -> None:
-    """Handle SIGTERM and SIGHUP (the terminal was closed) as Ctrl-C: what has to be kept or removed, is."""
+    """Handle SIGTERM and SIGHUP (the terminal was closed) like Ctrl-C, so that results are saved and locks released."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
@@ -24,23 +24,23 @@ def end_as_ctrl_c_does() -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if signal.Signals(number).name == "SIGHUP":
-        _leave_terminal()
+        _discard_terminal_output()
     raise KeyboardInterrupt
 
 
-def _leave_terminal() -> None:
-    """Give up outputs to a terminal that is gone: writing to it would fail."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _discard_terminal_output() -> None:
+    """Redirect outputs to a closed terminal to the null device: writing to it would fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
-        if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # isatty is false for one that is gone
-            os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # isatty is false for a closed terminal
+            os.dup2(null, descriptor)
+    os.close(null)
 
 
 def collect_garbage_less_often() -> None:
-    """Importing creates many objects and no garbage, for which Python would otherwise look dozens of times."""
+    """Imports create many objects and no garbage: collecting dozens of times meanwhile only costs time."""
     gc.set_threshold(_OBJECTS)
-    atexit.register(gc.freeze)  # nor does a process that ends need to
+    atexit.register(gc.freeze)  # likewise when the process ends
 
 
 def print_any_text() -> None:

@@ -93,7 +93,7 @@ class RunProgress:
             self._console.print(f"training  {figures}")
 
     def comparing(self, name: str, fold: int, folds: int, done: int, total: int) -> None:
-        """A candidate is being trained and tested on a fold, counted from 1; ``done`` of ``total`` are of all."""
+        """Show which candidate is trained on which fold (from 1), and the progress of the whole comparison."""
         figures = f"{escape(name)}  fold {fold}/{folds}"
         self._update("comparing", done, total, figures)
         if not self._console.is_terminal and name != self._shown_candidate:
@@ -101,7 +101,7 @@ class RunProgress:
             self._console.print(f"comparing  {figures}", soft_wrap=True)
 
     def candidate_done(self, row: CandidateRow) -> None:
-        """A line for a candidate: its scores, or why it has none."""
+        """Print a line for a finished candidate: its scores, or why it has none."""
         from hypercaps.report import wording  # imports numpy, which '--help' must not wait for
 
         log_loss = "" if row.log_loss is None else f", log loss {row.log_loss:.2f}"
@@ -133,7 +133,7 @@ class _DownloadBar:
             TransferSpeedColumn(),
             TimeRemainingColumn(),
             console=console,
-            disable=events.are_asked_for(),
+            disable=events.are_enabled(),
         )
         self._name, self._events = name, events.StageEvents()
         self._task = self._progress.add_task(escape(name), total=size or None)
@@ -167,24 +167,24 @@ def download_bar(console: Console) -> Callable[[str, int], _DownloadBar]:
 
 
 class _RunClock:
-    """How far one run of a study is, and how long it will take."""
+    """Progress and remaining time of one run of a study."""
 
     def __init__(self, done: float) -> None:
-        self.started, self.done_at_start = time.monotonic(), done  # more than 0 for a run that is continued
+        self.started, self.done_at_start = time.monotonic(), done  # above 0 for a resumed run
         self.next_line = self.started + _FIRST_LINE
 
     def left(self, done: float) -> float | None:
-        """Seconds until the training ends, as fast as so far; None: too early to tell."""
+        """Remaining seconds of the training at its average speed so far; None: too early to estimate."""
         now, share = time.monotonic() - self.started, done - self.done_at_start
         return now * (1 - done) / share if now > _ESTIMATE_AFTER and share > 0 else None
 
 
 class StudyProgress:
-    """A line for every finished run of a study, and how far the current ones are: bars on a terminal, else lines."""
+    """A line for every finished run of a study, and the progress of current ones: bars on a terminal, else lines."""
 
     def __init__(self, console: Console, workers: int) -> None:
         self._console = console
-        self._problems = console_err() if console.quiet else console  # what failed is said in any case
+        self._problems = console_err() if console.quiet else console  # failures are printed even with --quiet
         self._planned = self._done = 0
         self._progress = Progress(
             SpinnerColumn(),
@@ -270,7 +270,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """A time to wait, rounded as one would say it: "40 s", "12 min", "3.5 h"."""
+    """A duration, rounded for display: "40 s", "12 min", "3.5 h"."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

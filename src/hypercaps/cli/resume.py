@@ -17,7 +17,7 @@ from hypercaps.errors import CheckpointError
 
 # Options that may differ when a training is continued: the result does not depend on them.
 _FREE = frozenset({"resume", "budget", "threads", "memory", "debug", "allow_remote", "json_file", "progress", "quiet"})
-# Not kept. A file must not allow access to the network: the user does, each time.
+# Not kept: only the user, and not a file, allows access to the network, each time anew.
 _NEW_EACH_TIME = frozenset({"resume", "out", "budget", "debug", "allow_remote", "json_file", "progress", "quiet"})
 
 

@@ -276,7 +276,7 @@ def print_facts(console: Console, about: Description) -> None:
 
 
 def print_file_report(console: Console, report: FileReport) -> None:
-    """What a file is, and below it what is in it, a line for each thing."""
+    """The description of a file, and below it the file's structure, one line per entry."""
     if report.about is not None:
         print_facts(console, report.about)
     sections: dict[str, list[str]] = {

@@ -348,7 +348,7 @@ def _check_parameters(given: Given, choices: Choices, parameters: Mapping[str, A
 
 
 def _say_what_is_missing(result: RunResult, request: TrainRequest) -> None:
-    """What the user stopped with Ctrl-C."""
+    """Print what is missing because the user pressed Ctrl-C."""
     history = result.classifier.history_
     if history.interrupted:
         say(
@@ -381,7 +381,7 @@ def _show_result(result: RunResult, given: Given) -> None:
 
 
 def _named_files(out: Path) -> dict[str, Path]:
-    """The files of a run that another program needs, by what they are."""
+    """The files of a run that another program needs, by kind."""
     from hypercaps.pipeline.layers import LAYERS
 
     named = {

@@ -79,7 +79,7 @@ def _as_annotated(value: Any, parameter: Any) -> Any:
 
 
 def refuse_together(given: Given, option: str, others: tuple[str, ...]) -> None:
-    """Refuse an option together with another one that makes it meaningless."""
+    """Refuse an option if another one that makes it meaningless was given."""
     for other in others:
         if {option, other} <= given.typed:
             one, two = (f"--{name.replace('_', '-')}" for name in (option, other))

@@ -81,7 +81,7 @@ def current_versions() -> dict[str, str]:
 
 
 def import_torch(what_for: str, instead: str = "") -> Any:
-    """torch, for ``what_for``; refused in one sentence where it is not installed, which may name an alternative."""
+    """Import torch for ``what_for``; without it, the error names ``instead`` as an alternative."""
     try:
         import torch
     except ImportError as error:

@@ -43,7 +43,7 @@ def _skip_wrappers() -> None:
     """Let the methods that torch hides from its compiler run as they are.
 
     torch keeps a wrapper of such a method in an attribute of it, which the compiler makes at the first call. The method
-    itself will do.
+    itself is sufficient.
     """
     for method in vars(Optimizer).values():
         hidden = getattr(method, "__wrapped__", None)

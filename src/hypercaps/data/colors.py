@@ -1,4 +1,4 @@
-"""Default colours of classes: by the class's name where it is telling, else from a palette, and never two alike."""
+"""Default colours of classes: typical ones by the class's name, else from a palette, and never two alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse_color(text: str) -> Rgb:
     return red, green, blue
 
 
-# Words of class names, in the singular, and the shades of what they mean, the most typical first. Greys are dark or
+# Words of class names, in the singular, and typical colours of them, the most typical first. Greys are dark or
 # light: medium grey means unsure.
 _SHADES = {
     "water river lake sea ocean pond stream canal reservoir waterbody":
@@ -55,7 +55,7 @@ _BY_WORD = {
     word: tuple(map(parse_color, shades.split())) for words, shades in _SHADES.items() for word in words.split()
 }
 _NEGATIONS = frozenset({"no", "non", "not", "without", "un"})
-# Twelve distinct colours, for classes whose names say nothing
+# Twelve distinct colours, for classes whose names have no typical colour
 _PALETTE = (
     "#e6194b", "#3cb44b", "#ffe119", "#4363d8", "#f58231", "#911eb4",
     "#46f0f0", "#f032e6", "#bcf60c", "#008080", "#9a6324", "#808000",
@@ -69,17 +69,17 @@ def choose_colors(names: Sequence[str], given: Sequence[Rgb | None] | None = Non
     given : colours that some of them have already, None for the others; no default colour is like one of these
     """
     colors: list[Rgb | None] = [None] * len(names) if given is None else list(given)
-    taken = _Taken([color for color in colors if color is not None], are_few=len(names) <= _FEW)
+    used = _UsedColors([color for color in colors if color is not None], are_few=len(names) <= _FEW)
     missing = [i for i, color in enumerate(colors) if color is None]
-    for i in missing:  # names first: a class without a telling name takes what they leave
-        colors[i] = taken.first_unlike(shades_of(names[i]))
+    for i in missing:  # names first: classes without a typical colour take what remains
+        colors[i] = used.first_unlike(shades_of(names[i]))
     for i in missing:
-        colors[i] = colors[i] or taken.any_unlike(i)
+        colors[i] = colors[i] or used.any_unlike(i)
     return [color for color in colors if color is not None]
 
 
-class _Taken:
-    """The colours of a legend so far. Of many classes, some look alike, but no two are the same."""
+class _UsedColors:
+    """The colours used in a legend so far. With many classes some look alike, but no two are equal."""
 
     def __init__(self, colors: Iterable[Rgb], *, are_few: bool) -> None:
         self._colors, self._are_few = set(colors), are_few
@@ -94,14 +94,14 @@ class _Taken:
 
     def any_unlike(self, position: int) -> Rgb:
         """Take the palette's colour at a position, or another where that is like one so far."""
-        own = _palette_color(position)
-        found = self.first_unlike([own, *_ALL_OF_PALETTE] if self._are_few else [own])
-        if found is None:
-            found = max(_ALL_OF_PALETTE, key=self._distance) if self._are_few else own
-            while found in self._colors:
-                found = _next_color(found)
-            self._colors.add(found)
-        return found
+        default = _palette_color(position)
+        color = self.first_unlike([default, *_ALL_OF_PALETTE] if self._are_few else [default])
+        if color is None:
+            color = max(_ALL_OF_PALETTE, key=self._distance) if self._are_few else default
+            while color in self._colors:
+                color = _next_color(color)
+            self._colors.add(color)
+        return color
 
     def _distance(self, color: Rgb) -> float:
         """To the nearest colour so far: between Euclidean and what eyes see ("redmean"), 0 to 765."""
@@ -115,9 +115,9 @@ def _next_color(color: Rgb) -> Rgb:
     return number // 256**2, number // 256 % 256, number % 256
 
 
-def _difference(one: Rgb, two: Rgb) -> float:
-    red = (one[0] + two[0]) / 512
-    r, g, b = (a - z for a, z in zip(one, two, strict=True))
+def _difference(first: Rgb, second: Rgb) -> float:
+    red = (first[0] + second[0]) / 512
+    r, g, b = (a - z for a, z in zip(first, second, strict=True))
     return math.sqrt((2 + red) * r * r + 4 * g * g + (3 - red) * b * b)
 
 
@@ -127,12 +127,12 @@ def without_alike(colors: Sequence[Rgb]) -> list[Rgb | None]:
     A user's own colours stay; so does one that equals a default colour, unless it is like another.
     """
     own = {color for color in colors if color not in _DEFAULTS}
-    taken = _Taken(own, are_few=len(colors) <= _FEW)
-    return [color if color in own else taken.first_unlike([color]) for color in colors]
+    used = _UsedColors(own, are_few=len(colors) <= _FEW)
+    return [color if color in own else used.first_unlike([color]) for color in colors]
 
 
 def shades_of(name: str) -> tuple[Rgb, ...]:
-    """The colours of what a class name means, by its last telling word; none if it has no such word."""
+    """Typical colours of a class name, by its last word that has some; empty if none has."""
     words = re.findall(r"[^\W\d_]+", name.casefold())
     if _NEGATIONS.intersection(words):
         return ()

@@ -1,4 +1,4 @@
-"""Base of what displays and draws itself; ``report.notebook`` makes HTML and charts when they are asked for."""
+"""Base of what displays and draws itself; ``report.notebook`` makes HTML and charts when they are shown."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class LegendEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A pixel that is worth a label."""
+    """A pixel suggested for labelling."""
 
     rank: int  # from 1, the most useful first
     row: int
@@ -97,7 +97,7 @@ class Legend:
     def of(
         cls, labels: Iterable[int], names: Sequence[str] | None = None, colors: Mapping[int, Rgb] | None = None
     ) -> Legend:
-        """Make a legend with default colours: by names where they are telling, such as water, and never two alike.
+        """Make a legend with default colours: by typical names such as water, and never two alike.
 
         Parameters
         ----------

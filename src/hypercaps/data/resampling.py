@@ -30,7 +30,7 @@ _LISTED = 4  # bands that a message names
 
 
 class Tap(NamedTuple):
-    """The weighted bands that a new band is the sum of."""
+    """The bands of a scene whose weighted sum is a new band."""
 
     bands: npt.NDArray[np.intp]  # (k,) of the scene
     weights: npt.NDArray[np.float32]  # (k,) sum to 1; a single one is 1
@@ -199,7 +199,7 @@ def differences(model: Floats, scene: Floats) -> list[str]:
 
 
 def is_shifted(model: Floats, scene: Floats) -> bool:
-    """Whether a scene has the model's bands in the same order, but most beside the model's by less than a band.
+    """Whether a scene has the model's bands in the same order, but most of them offset by less than a band.
 
     A tenth of them may lie further away, at the edges of gaps for example.
     """

@@ -52,7 +52,7 @@ class SceneStatistics:
 
 @dataclass(frozen=True, eq=False)
 class BandSample:
-    """Spectra of valid pixels of a scene, and what is asked of them; the covariance takes the most time by far."""
+    """Spectra of valid pixels of a scene, and their statistics on demand: the covariance takes by far the most time."""
 
     values: npt.NDArray[np.float32]  # (N, bands)
 
@@ -94,18 +94,18 @@ def sample_bands(scene: Scene, *, least: int = 2) -> BandSample | None:
     if sum(counts) < least:
         return None
     values = np.empty((sum(counts), scene.bands), dtype=np.float32)
-    for (found, valid), part in zip(windows, np.split(values, np.cumsum(counts)[:-1]), strict=True):
+    for (values_of, valid), part in zip(windows, np.split(values, np.cumsum(counts)[:-1]), strict=True):
         if valid.all():  # far faster than a selection
-            part.reshape(found.shape)[...] = found
+            part.reshape(values_of.shape)[...] = values_of
         else:
-            part[...] = found[valid]
+            part[...] = values_of[valid]
     return BandSample(values)
 
 
 def sample_statistics(scene: Scene, *, least: int = 2) -> SceneStatistics | None:
     """Statistics of a scene, or of windows evenly distributed over a large one; None with fewer valid pixels."""
-    found = sample_bands(scene, least=least)
-    return None if found is None else SceneStatistics(found.mean, found.covariance, found.lowest, found.highest)
+    sample = sample_bands(scene, least=least)
+    return None if sample is None else SceneStatistics(sample.mean, sample.covariance, sample.lowest, sample.highest)
 
 
 def statistics_bytes(bands: int) -> int:

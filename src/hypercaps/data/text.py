@@ -1,4 +1,4 @@
-"""Text from files, made fit to be shown: a terminal executes control characters."""
+"""Make text from files safe to show: a terminal executes control characters."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ def lengths_after_deletion(
         np.put_along_axis(kept, order[:, : n_deleted(bands)], 0.0, axis=1)
         return _capsule_length(model, centred * kept[:, None, None], output)
 
-    whole = _capsule_length(model, centred, output)
-    return np.stack([whole, length_without(top), np.mean([length_without(order) for order in random], axis=0)])
+    with_all = _capsule_length(model, centred, output)
+    return np.stack([with_all, length_without(top), np.mean([length_without(order) for order in random], axis=0)])
 
 
 def n_deleted(bands: int) -> int:

@@ -2,8 +2,8 @@
 
 A network's scores rank the classes but are no probabilities. The validation pixels tell how often it is right at a
 given score: temperature scaling, or isotonic regression on top of it, whichever has the lower cross-validated log loss.
-Few pixels tell little: both are drawn towards the network's own scores, which are kept as they are unless a calibration
-is clearly better.
+With few pixels both are shrunk towards the network's own scores, which are kept as they are unless a calibration is
+clearly better.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_PIXELS = 20_000  # validation pixels used: more do not improve the fit
 FEWEST_PIXELS = 10  # validation pixels, below which the scores are kept as they are
 _FEW = 20  # validation pixels, at which the network's own scores have a quarter of the weight in a fit
 LEAST_SCORE = 1e-12  # lower bound of scores, for logarithms and powers
-_LEAST_LIKELY = 1e-6  # lower bound of probabilities in log losses: one pixel must not decide alone
+_LEAST_LIKELY = 1e-6  # lower bound of probabilities in log losses: so that no single pixel dominates
 _LEAST_FOR_ISOTONIC = 10  # wrong validation pixels, below which only a temperature is fitted
 _FOLDS = 5
 _TEMPERATURES = (0.05, 20.0)  # bounds of the search
@@ -97,9 +97,9 @@ class Calibration:
         left = likely * ((1.0 - sure) / others)
         sure = sure.astype(np.float32)
         # Rounding must not make ties: the others stay just below the predicted class.
-        found: Probabilities = np.minimum(left.astype(np.float32), np.nextafter(sure, np.float32(0)))
-        np.put_along_axis(found, winner, sure, axis=1)
-        return found
+        probabilities: Probabilities = np.minimum(left.astype(np.float32), np.nextafter(sure, np.float32(0)))
+        np.put_along_axis(probabilities, winner, sure, axis=1)
+        return probabilities
 
     def threshold(self, coverage: float) -> float:
         """Least probability of the classes in a set, so that a share ``coverage`` of sets includes the true class.
@@ -229,7 +229,7 @@ def isotonic(at: Floats, values: Floats) -> Floats:
 
 
 def _own_weight(pixels: int) -> float:
-    """Weight of the network's own scores in a fit: few pixels change little, and many are not held back."""
+    """Weight of the network's own scores in a fit: large for few pixels, small for many."""
     return (_FEW / (pixels + _FEW)) ** 2
 
 

@@ -1,6 +1,6 @@
 """Doubtful labels: labelled pixels that a model which was not trained on them assigns to another class.
 
-Such a label may be wrong, or the class may have a look that occurs nowhere else in the labels. Labels are ranked by
+Such a label may be wrong, or the class may look unlike all its other labels. Labels are ranked by
 the margin of the prediction over the given class, as in confident learning (Northcutt et al. 2021).
 """
 

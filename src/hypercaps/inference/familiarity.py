@@ -1,8 +1,8 @@
-"""Familiarity: how far a pixel is like the ground that was labelled.
+"""Familiarity: how similar a pixel is to the ground that was labelled.
 
-Every scene has ground of no class, and a classifier gives a class to it all the same. Here a pixel's window is compared
+Every scene has ground of no class, and a classifier assigns a class to it as well. Here a pixel's window is compared
 with windows that were labelled (prototypes), by the squared distance of their mean spectra to the nearest one. The
-distances of labelled pixels that were held out tell how far known ground can be: familiarity is the share of them that
+distances of labelled pixels that were held out show how far known ground can be: familiarity is the share of them that
 is at least as far away, so that pixels below a threshold P include a share P of known ground. Compare the area of
 applicability (Meyer and Pebesma 2021).
 """
@@ -86,7 +86,7 @@ class Familiarity:
 
         A pixel's bits depend neither on the window nor on the number of threads.
         """
-        found = np.full(mapped.shape, np.nan, dtype=np.float32)
+        familiarity = np.full(mapped.shape, np.nan, dtype=np.float32)
         components = _product(pixels.values, pixels.valid, self.mean, self.matrix)  # (h + D - 1, w + D - 1, k)
         strip = max(1, _AT_ONCE // mapped.shape[1])  # rows: the means are larger than the components
         for r0 in range(0, len(mapped), strip):
@@ -94,20 +94,20 @@ class Familiarity:
             if chosen.any():
                 around = slice(r0, r0 + len(chosen) + self.window - 1)
                 means = patch_means(components[around], pixels.valid[around], self.window)[chosen]
-                found[r0 : r0 + strip][chosen] = self.shares(self.distances(means.astype(np.float32)))
-        return found
+                familiarity[r0 : r0 + strip][chosen] = self.shares(self.distances(means.astype(np.float32)))
+        return familiarity
 
     def distances(self, components: Values) -> Array:
         """Squared distances (N,) of components (N, k) to the nearest prototype."""
-        found = np.empty(len(components))
+        squared = np.empty(len(components))
         for start in range(0, len(components), _AT_ONCE):
             some = components[start : start + _AT_ONCE]
             # |x|^2 - 2 x.p + |p|^2 around the centre of the prototypes, where the three are small.
             products = _product(some, None, self._centre, self._directions)  # (n, P)
             squares = _product(np.square(some - self._centre.astype(np.float32)), None, *self._sum)[:, 0]
             nearest = (products - self._half_squares).max(axis=1)
-            found[start : start + _AT_ONCE] = squares - 2 * nearest
-        return np.maximum(found, 0.0)
+            squared[start : start + _AT_ONCE] = squares - 2 * nearest
+        return np.maximum(squared, 0.0)
 
     def shares(self, distances: Array) -> Values:
         """Share of known ground that is at least as far away, as a conformal p-value (N,); it goes on beyond them."""
@@ -141,9 +141,9 @@ def _product(values: Values, valid: Mask | None, mean: Array, matrix: Array) -> 
     if native.available():
         return project(values, valid, mean, matrix)
     flat = values.reshape(-1, mean.size)
-    found = np.empty((len(flat), matrix.shape[1]), dtype=np.float32)
+    products = np.empty((len(flat), matrix.shape[1]), dtype=np.float32)
     for start in range(0, len(flat), _AT_ONCE):
-        found[start : start + _AT_ONCE] = linalg.product(flat[start : start + _AT_ONCE] - mean, matrix)
+        products[start : start + _AT_ONCE] = linalg.product(flat[start : start + _AT_ONCE] - mean, matrix)
     if valid is not None:
-        found[~valid.ravel()] = 0
-    return found.reshape(*values.shape[:-1], -1)
+        products[~valid.ravel()] = 0
+    return products.reshape(*values.shape[:-1], -1)

@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 _PROTOTYPES = 512  # windows in all
 _LEAST = 8  # of each class
 _SAMPLED = 1024  # training pixels that the scatter within the classes is computed from
-_HELD_OUT = 1000  # pixels that tell how far known ground can be
+_HELD_OUT = 1000  # pixels from which the distances of known ground are taken
 _FEW = 20  # validation pixels that are too few for that
 _SHRINKAGE = 0.3  # share of the mean variance that is added to the scatter within the classes
 _GROUPS = 10  # of units: a scaling is fitted without each, for its own pixels
@@ -129,14 +129,14 @@ def _window_means(scene: Scene, whitening: PCAWhitening, pixels: Indices) -> dic
     sides = [side for side in WINDOWS if side <= max(1, min(scene.rows, scene.cols))]
     largest = sides[-1]
     store = PatchStore(scene, whitening, pixels, largest)
-    found: dict[int, list[npt.NDArray[np.float32]]] = {side: [] for side in sides}
+    means: dict[int, list[npt.NDArray[np.float32]]] = {side: [] for side in sides}
     with linalg.one_thread():
         for start in range(0, pixels.size, _AT_ONCE):
             patches = store.gather(torch.arange(start, min(start + _AT_ONCE, pixels.size)))  # (B, D, D, k)
             for side in sides:
                 inner = slice((largest - side) // 2, (largest + side) // 2)
-                found[side].append(patches[:, inner, inner].mean(dim=(1, 2)).numpy())
-    return {side: np.concatenate(parts).astype(np.float64) for side, parts in found.items()}
+                means[side].append(patches[:, inner, inner].mean(dim=(1, 2)).numpy())
+    return {side: np.concatenate(parts).astype(np.float64) for side, parts in means.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,15 +223,15 @@ def _left_out_auroc(nearest: Array, classes: Indices, of_held_out: Indices, usab
 
     ``nearest`` (Q, classes) are the distances of held-out pixels to the prototypes of each class.
     """
-    found = []
+    aurocs = []
     for number, one in enumerate(classes):
         others = np.delete(nearest, number, axis=1)
         is_unknown = of_held_out == one
         is_known = ~is_unknown & usable
         if others.shape[1] and is_unknown.any() and is_known.any():
             least = others.min(axis=1)
-            found.append(auroc(least[is_known], least[is_unknown]))
-    return float(np.mean(found)) if found else 0.0
+            aurocs.append(auroc(least[is_known], least[is_unknown]))
+    return float(np.mean(aurocs)) if aurocs else 0.0
 
 
 def auroc(known: Array, unknown: Array) -> float:

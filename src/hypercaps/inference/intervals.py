@@ -132,8 +132,8 @@ def predicted_units(confusion: Numbers, units: Numbers) -> Floats:
     """
     counts = np.asarray(confusion, dtype=np.float64)
     per_pixel = np.asarray(units, dtype=np.float64) / np.maximum(counts.sum(axis=1), 1.0)
-    found: Floats = per_pixel @ counts
-    return found
+    units_predicted: Floats = per_pixel @ counts
+    return units_predicted
 
 
 def _rows(confusion: Numbers) -> tuple[Floats, Floats]:

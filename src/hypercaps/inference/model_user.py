@@ -292,7 +292,7 @@ class ModelUser:
 
 
 @contextmanager
-def _shown(what: str, asked: bool | None, given: OnProgress | None = None) -> Iterator[OnProgress | None]:
+def _shown(what: str, progress: bool | None, on_progress: OnProgress | None = None) -> Iterator[OnProgress | None]:
     """What to call while pixels are classified: the user's function and, if progress is shown, one that shows it."""
-    with ShownProgress(what, False if given is not None and asked is None else asked) as shown:
-        yield both(shown.mapping, given) if shown.is_shown else given
+    with ShownProgress(what, False if on_progress is not None and progress is None else progress) as shown:
+        yield both(shown.mapping, on_progress) if shown.is_shown else on_progress

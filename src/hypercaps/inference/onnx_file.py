@@ -47,7 +47,7 @@ def to_onnx(model: TrainedModel) -> bytes:
 
 
 def metadata(model: TrainedModel) -> dict[str, object]:
-    """What a program needs to know beside the graph; everything but text is written as JSON."""
+    """What a program needs to know in addition to the graph; everything but text is written as JSON."""
     return {
         "version": __version__,
         "method": model.title,

@@ -35,8 +35,8 @@ def patch_means(values: Values, valid: Mask, patch: int) -> npt.NDArray[np.float
 
 def _reflected_sums(values: Values, valid: Mask, patch: int, sums: npt.NDArray[np.float64]) -> None:
     """Replace the sums (h, w, n) of patches that contain invalid pixels, in place."""
-    seen = sliding_window_view(valid, (patch, patch)).all(axis=(2, 3))  # (h, w)
-    rows, cols = np.nonzero(~seen)
+    is_complete = sliding_window_view(valid, (patch, patch)).all(axis=(2, 3))  # (h, w)
+    rows, cols = np.nonzero(~is_complete)
     side, across = np.arange(patch), valid.shape[1]
     offsets = (side[:, None] * across + side).ravel()  # (D*D,)
     flat, flat_valid = values.reshape(-1, values.shape[2]), valid.ravel()

@@ -54,7 +54,7 @@ class MappedWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowOutputs:
-    """What to compute for each window beside classes and confidence."""
+    """What to compute for each window in addition to classes and confidence."""
 
     with_scores: bool = False  # scores of all classes
     raw: bool = False  # as the network gives them, not calibrated
@@ -143,10 +143,10 @@ def map_windows(
     check_mask(scene, only)
     model.check_fits(scene)
     total, done = scene.rows * scene.cols, 0
-    every = list(windows)
-    wanted = [at for at in every if only is None or only[at.rows, at.cols].any()]
-    reading = read_ahead(scene, wanted, outputs.halo(model))
-    for at in every:
+    all_windows = list(windows)
+    to_classify = [at for at in all_windows if only is None or only[at.rows, at.cols].any()]
+    reading = read_ahead(scene, to_classify, outputs.halo(model))
+    for at in all_windows:
         mask = None if only is None else only[at.rows, at.cols]
         if mask is None or mask.any():
             yield _map_pixels(model, at, *next(reading), mask, outputs, known)
@@ -312,8 +312,8 @@ def _classify_tile(model: TrainedModel, pixels: Pixels, chosen: Mask, scores: np
             # A strip of one row is flattened to a view, in which patches overlap and must not be written to.
             batch = _reflect_patches(batch.contiguous(), valid[strip.start : strip.stop + model.patch - 1], model.patch)
         with torch.inference_mode(), kernel_threads(network):
-            found = model.confidences(network(batch)).float().cpu().numpy()  # (B, n)
-        scores[strip][chosen[strip]] = found.reshape(*chosen[strip].shape, -1)[chosen[strip]]
+            confidences = model.confidences(network(batch)).float().cpu().numpy()  # (B, n)
+        scores[strip][chosen[strip]] = confidences.reshape(*chosen[strip].shape, -1)[chosen[strip]]
 
 
 def _reflect_patches(patches: Tensor, valid: Mask, patch: int) -> Tensor:
@@ -323,11 +323,13 @@ def _reflect_patches(patches: Tensor, valid: Mask, patch: int) -> Tensor:
     """
     import torch
 
-    seen = sliding_window_view(valid, (patch, patch)).reshape(-1, patch, patch)  # (B, D, D), a copy
-    incomplete = np.flatnonzero(~seen.all(axis=(1, 2)) & seen[:, patch // 2, patch // 2])
+    is_valid = sliding_window_view(valid, (patch, patch)).reshape(-1, patch, patch)  # (B, D, D), a copy
+    incomplete = np.flatnonzero(~is_valid.all(axis=(1, 2)) & is_valid[:, patch // 2, patch // 2])
     if incomplete.size:
         spectra = patches[incomplete].flatten(1, 2)  # (T, D*D, C)
-        sources = torch.from_numpy(reflect_invalid(seen[incomplete])).to(patches.device)[:, :, None].expand_as(spectra)
+        sources = (
+            torch.from_numpy(reflect_invalid(is_valid[incomplete])).to(patches.device)[:, :, None].expand_as(spectra)
+        )
         patches[incomplete] = spectra.gather(1, sources).view(-1, *patches.shape[1:])
     return patches
 
@@ -344,12 +346,12 @@ def _classify_compiled(
     offsets = (side[:, None] * across + side).ravel()  # (D*D,) flat index of a patch's pixels from its first
     rows, cols = np.nonzero(mapped)
     first = rows * across + cols
-    spectra, seen = components.reshape(-1, sizes.bands), valid.ravel()
+    spectra, is_valid = components.reshape(-1, sizes.bands), valid.ravel()
     complete = bool(valid.all())
     scores = np.empty((first.size, sizes.classes), dtype=np.float32)
     for start in range(0, first.size, _CHUNK):
         places = (first[start : start + _CHUNK, None] + offsets).astype(np.int32)  # (N, D*D)
         if not complete:
-            reflect_places(places, seen, sizes.patch)
+            reflect_places(places, is_valid, sizes.patch)
         scores[start : start + _CHUNK] = network.lengths(spectra, places)
     return scores

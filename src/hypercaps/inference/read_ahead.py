@@ -1,4 +1,4 @@
-"""Read the windows of a scene one after the other, each pixel once, the next beside the work on the last.
+"""Read the windows of a scene in order, each pixel once, and the next window while the last one is processed.
 
 Windows overlap by their halos, and a file's blocks do not end where windows do. So the scene is read in cells: each is
 read whole when the first window needs it, and what later windows need of it is kept for them.
@@ -70,8 +70,8 @@ class _Cells:
     def _read(self, cell: tuple[int, int], now: int) -> None:
         """Read what windows need of a cell, and divide it between them."""
         (row, col), users = cell, self.users.pop(cell)
-        whole = Window(*self.row_lines[row : row + 2], *self.col_lines[col : col + 2])
-        parts = [_common(whole, self.places[user].needed) for user in users]
+        extent = Window(*self.row_lines[row : row + 2], *self.col_lines[col : col + 2])
+        parts = [_common(extent, self.places[user].needed) for user in users]
         box = Window(
             min(part.r0 for part in parts),
             max(part.r1 for part in parts),
@@ -139,12 +139,15 @@ def _lines(ends: list[int], block: int, length: int) -> list[int]:
     return sorted({0, length, *(min(-(-end // block) * block, length) for end in ends)})
 
 
-def _block_within(scene: Scene, every: list[_Places]) -> tuple[int, int]:
+def _block_within(scene: Scene, all_places: list[_Places]) -> tuple[int, int]:
     """Rows and columns of the file's blocks; 1 if windows are smaller, for lack of memory: so are cells then."""
-    if scene.block is None or not every:
+    if scene.block is None or not all_places:
         return 1, 1
     rows, cols = (min(side, length) for side, length in zip(scene.block, scene.shape, strict=False))
-    fits = max(places.rows.size for places in every) >= rows - TILE, max(p.cols.size for p in every) >= cols - TILE
+    fits = (
+        max(places.rows.size for places in all_places) >= rows - TILE,
+        max(p.cols.size for p in all_places) >= cols - TILE,
+    )
     return scene.block if all(fits) else (1, 1)
 
 

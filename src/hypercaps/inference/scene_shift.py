@@ -103,14 +103,14 @@ def compare_scene(model: TrainedModel, scene: Scene, how: str = "auto", *, resam
     ``resample`` it is resampled to the model's bands.
     """
     check_mode(how)
-    beside = not resample and is_beside(model, scene)
-    waves = _numbers(model.wavelengths) if beside else ()
-    said = (_beside_sentence(model, scene),) if beside else ()
+    is_offset = not resample and is_beside(model, scene)
+    waves = _numbers(model.wavelengths) if is_offset else ()
+    findings_of_bands = (_beside_sentence(model, scene),) if is_offset else ()
     if resample:
         scene = model.resampled(scene)
     bands = Adaptation(wavelengths=waves)
     scene = bands.apply(scene)
-    unchanged = PreparedScene(scene, bands, is_resampled=resample, findings=said)
+    unchanged = PreparedScene(scene, bands, is_resampled=resample, findings=findings_of_bands)
     model.check_fits(scene)
     if model.statistics is None:
         if how in _NEED_STATISTICS:
@@ -119,29 +119,29 @@ def compare_scene(model: TrainedModel, scene: Scene, how: str = "auto", *, resam
                 "train it again"
             )
         return replace(unchanged, unchecked="the model file is too old to have statistics of its training scene")
-    found = sample_bands(scene, least=LEAST_PIXELS)
-    if found is None:
+    sample = sample_bands(scene, least=LEAST_PIXELS)
+    if sample is None:
         few = f"fewer than {LEAST_PIXELS} valid pixels"
         if how in _NEED_STATISTICS:
             raise SceneError(f"scene {scene.name!r} has {few} in its sample, too few for --adapt {how}: leave it out")
         return replace(unchanged, unchecked=few)
-    shift = compare(model.statistics, found)
+    shift = compare(model.statistics, sample)
     _check_bad_bands(scene, shift)
-    adaptation = replace(_adaptation(model.statistics, found, shift, how), wavelengths=waves)
-    findings = (*said, *_sentences(model, scene, shift, how))
+    adaptation = replace(_adaptation(model.statistics, sample, shift, how), wavelengths=waves)
+    findings = (*findings_of_bands, *_sentences(model, scene, shift, how))
     claimed = how in _NEED_STATISTICS or (not shift.is_far and (shift.unit == 1 or how == "auto"))
     return PreparedScene(adaptation.apply(scene), adaptation, shift, resample, findings, claimed)
 
 
-def compare(trained: SceneStatistics, found: BandSample) -> SceneShift:
+def compare(trained: SceneStatistics, sample: BandSample) -> SceneShift:
     """The difference between the training scene and another one, from their statistics."""
     alive = trained.deviation > 0
-    constant = alive & found.is_constant
+    constant = alive & sample.is_constant
     good = alive & ~constant
     if not good.any():
         return SceneShift(tuple(np.flatnonzero(constant).tolist()))
-    unit = _unit(trained.mean[good], found.mean[good])
-    scaled = found.mean / unit
+    unit = _unit(trained.mean[good], sample.mean[good])
+    scaled = sample.mean / unit
     gain, offset = _gain_and_offset(trained, scaled, good)
     absurd = good & _is_out_of_range(trained, scaled)
     if gain > 0:  # unless that is the light
@@ -156,12 +156,12 @@ def compare(trained: SceneStatistics, found: BandSample) -> SceneShift:
     return SceneShift(tuple(np.flatnonzero(bad).tolist()), unit, gain, offset / level, distance, rest)
 
 
-def _unit(trained: Array, found: Array) -> float:
+def _unit(trained: Array, new: Array) -> float:
     """The power of ten between two mean spectra, if they are orders of magnitude apart."""
-    usable = (trained != 0) & (found != 0)
+    usable = (trained != 0) & (new != 0)
     if not usable.any():
         return 1.0
-    orders = median(np.log10(np.abs(found[usable] / trained[usable])))
+    orders = median(np.log10(np.abs(new[usable] / trained[usable])))
     return 10.0 ** round(orders) if abs(orders) >= _ANOTHER_UNIT else 1.0
 
 
@@ -183,7 +183,7 @@ def _root_mean_square(values: Array) -> float:
     return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
 
 
-def _adaptation(trained: SceneStatistics, found: BandSample, shift: SceneShift, how: str) -> Adaptation:
+def _adaptation(trained: SceneStatistics, sample: BandSample, shift: SceneShift, how: str) -> Adaptation:
     """What the mode does about the shift; bad bands are filled in any case."""
     filled = tuple(_fill(trained, band, shift.bad_bands) for band in shift.bad_bands)
     if how == "none" or (how == "auto" and shift.unit == 1 and not shift.is_light):
@@ -195,9 +195,9 @@ def _adaptation(trained: SceneStatistics, found: BandSample, shift: SceneShift, 
         scale /= gain * shift.unit
         return Adaptation(_numbers(scale), _numbers(np.full(trained.bands, -offset / gain)), filled)
     if how == "standardise":
-        usable = (found.deviation > 0) & (trained.deviation > 0)
-        scale[usable] = trained.deviation[usable] / found.deviation[usable]
-    return Adaptation(_numbers(scale), _numbers(trained.mean - found.mean * scale), filled)
+        usable = (sample.deviation > 0) & (trained.deviation > 0)
+        scale[usable] = trained.deviation[usable] / sample.deviation[usable]
+    return Adaptation(_numbers(scale), _numbers(trained.mean - sample.mean * scale), filled)
 
 
 def _fill(trained: SceneStatistics, band: int, bad: tuple[int, ...]) -> FilledBand:
@@ -220,7 +220,7 @@ def _numbers(values: Array | None) -> tuple[float, ...]:
 
 
 def is_beside(model: TrainedModel, scene: Scene) -> bool:
-    """Whether the scene's bands lie less than a band beside those of a model that was trained to bear that."""
+    """Whether the scene's bands are offset by less than a band from those of a model that is robust to such offsets."""
     ours, theirs = usable_wavelengths(model.wavelengths), usable_wavelengths(scene.wavelengths)
     robust = all(get_description(one.method).recipe(one.recipe.name).whitening == "robust" for one in model.members)
     return ours is not None and theirs is not None and robust and is_shifted(ours, theirs)
@@ -244,16 +244,16 @@ def _check_bad_bands(scene: Scene, shift: SceneShift) -> None:
 
 
 def _sentences(model: TrainedModel, scene: Scene, shift: SceneShift, how: str) -> tuple[str, ...]:
-    said = []
+    sentences = []
     name, trained_on = f"scene {scene.name!r}", f"the training scene {model.scene!r}"
     if bad := shift.bad_bands:
         words = "is constant or out of range and is" if len(bad) == 1 else "are constant or out of range and are"
         bands = "Band" if len(bad) == 1 else "Bands"
-        said.append(f"{bands} {_band_names(scene, bad)} of {name} {words} estimated from neighbouring bands.")
+        sentences.append(f"{bands} {_band_names(scene, bad)} of {name} {words} estimated from neighbouring bands.")
     if shift.unit != 1:
         times = f"{shift.unit:,.0f} times" if shift.unit > 1 else f"1/{1 / shift.unit:,.0f} of"
         done = "they are converted" if how == "auto" else "--adapt auto converts them"
-        said.append(f"The values of {name} are about {times} those of {trained_on}, as in another unit: {done}.")
+        sentences.append(f"The values of {name} are about {times} those of {trained_on}, as in another unit: {done}.")
     if shift.is_light:
         done = {
             "auto": "this is undone (--adapt auto)",
@@ -261,19 +261,21 @@ def _sentences(model: TrainedModel, scene: Scene, shift: SceneShift, how: str) -
             "mean": "its mean is moved to that of the training scene (--adapt mean)",
             "standardise": "its bands are scaled to those of the training scene (--adapt standardise)",
         }[how]
-        said.append(f"All of {name} is {_light(shift)} compared with {trained_on}, as by light or calibration: {done}.")
+        sentences.append(
+            f"All of {name} is {_light(shift)} compared with {trained_on}, as by light or calibration: {done}."
+        )
     elif shift.distance > _SAME:
         far = f"by {shift.distance:.1f} standard deviations, a factor and an offset leave {shift.rest:.1f}"
         if shift.is_far:
-            said.append(
+            sentences.append(
                 f"The mean spectrum of {name} differs from that of {trained_on} {far}: this is other ground or another "
                 "season, and accuracy and confidence of the training scene can't be expected."
             )
         elif how in ("mean", "standardise"):
-            said.append(
+            sentences.append(
                 f"The mean spectrum of {name} differs from that of {trained_on} {far}; --adapt {how} removes it."
             )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def _light(shift: SceneShift) -> str:

@@ -97,12 +97,14 @@ def _cross_sets(
 
 def with_intervals(scores: Scores, units: npt.NDArray[np.integer[Any]]) -> Scores:
     """The scores with 95 % intervals; ``units`` (n,) is the number of units with test pixels of each class."""
-    found = score_intervals(scores.confusion, units)
+    intervals = score_intervals(scores.confusion, units)
     per_class = tuple(
         replace(row, units=int(count), interval=_bounds(producers), users_interval=_bounds(users))
-        for row, count, producers, users in zip(scores.per_class, units, found.per_class, found.users, strict=True)
+        for row, count, producers, users in zip(
+            scores.per_class, units, intervals.per_class, intervals.users, strict=True
+        )
     )
-    oa, aa, kappa = map(_bounds, (found.oa, found.aa, found.kappa))
+    oa, aa, kappa = map(_bounds, (intervals.oa, intervals.aa, intervals.kappa))
     return replace(scores, per_class=per_class, oa_interval=oa, aa_interval=aa, kappa_interval=kappa)
 
 

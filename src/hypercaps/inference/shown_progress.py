@@ -1,4 +1,4 @@
-"""Progress of ``fit`` and ``predict`` where someone watches: a bar in a notebook, a line in a terminal, else nothing.
+"""Progress of ``fit`` and ``predict`` in interactive sessions: a bar in a notebook, a line in a terminal, else nothing.
 
 A script shows nothing, also on a terminal, unless it asks for it. The command line has bars of its own.
 """
@@ -90,9 +90,9 @@ class LinesView:
         print(text, file=self._stream, flush=True)
 
 
-def find_view(asked: bool | None) -> View | None:
-    """Where to show progress: as the user asked, or, for None, where someone watches."""
-    if asked is False:
+def find_view(requested: bool | None) -> View | None:
+    """Where to show progress; None: in interactive sessions only."""
+    if requested is False:
         return None
     shell = _shell()
     if shell is not None and hasattr(shell, "kernel"):  # Jupyter
@@ -101,9 +101,9 @@ def find_view(asked: bool | None) -> View | None:
         return NotebookView(display)
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     is_session = shell is not None or hasattr(sys, "ps1")  # not a script
-    if is_terminal and (asked or is_session):
+    if is_terminal and (requested or is_session):
         return TerminalView(sys.stderr)
-    return LinesView(sys.stderr) if asked and sys.stderr is not None else None
+    return LinesView(sys.stderr) if requested and sys.stderr is not None else None
 
 
 def _shell() -> Any:

@@ -1,8 +1,8 @@
 """Suggest pixels to label next: uncertain ones, spread over the scene and over the classes.
 
 A pixel is uncertain if its margin, the difference between its two highest scores, is small. The most uncertain pixels
-lie side by side along the same few borders, and ten labels there teach little more than one. So pixels are chosen one
-after another, class by class in turn, each time the one with the largest product of uncertainty and distance to the
+lie side by side along the same few borders, where ten labels add little more information than one. So pixels are chosen
+one after another, class by class in turn, each time the one with the largest product of uncertainty and distance to the
 nearest chosen or labelled pixel.
 """
 

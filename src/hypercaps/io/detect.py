@@ -191,10 +191,10 @@ def _tiles_in(folder: Path) -> str:
 def _similar_file(path: Path) -> str:
     """The end of a message about a missing file: one of a similar name in the same folder, if there is one."""
     try:
-        beside = [entry.name for entry in path.parent.iterdir()]
+        names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
         return ""
-    return did_you_mean(path.name, beside, cutoff=0.8)
+    return did_you_mean(path.name, names, cutoff=0.8)
 
 
 def detect_file(path: Path, key: str | None = None) -> DetectedFile:

@@ -24,8 +24,8 @@ def input_files(*specs: str | Path | None) -> list[Path]:
 def side_files(path: Path) -> list[Path]:
     """Existing files beside ``path`` that are read together with it: headers, masks, styles, parts of a shapefile."""
     try:
-        beside = [entry for entry in path.parent.iterdir() if entry.name != path.name and entry.is_file()]
-        return [*(entry for entry in beside if _belongs_to(entry, path)), *product_files(path)]
+        neighbours = [entry for entry in path.parent.iterdir() if entry.name != path.name and entry.is_file()]
+        return [*(entry for entry in neighbours if _belongs_to(entry, path)), *product_files(path)]
     except OSError:  # a missing or unreadable folder: opening the file reports it
         return []
 

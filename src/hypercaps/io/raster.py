@@ -69,9 +69,11 @@ class StoredRaster:
         values = [self.nodata[band] for band in bands] if self.nodata else []
         for value in dict.fromkeys(values):  # nearly always one for all bands
             if value is not None:  # NaN equals nothing, but is not finite
-                here = slice(None) if len(set(values)) == 1 else np.array([other == value for other in values])
+                bands_of_value = (
+                    slice(None) if len(set(values)) == 1 else np.array([other == value for other in values])
+                )
                 with np.errstate(over="ignore"):  # a nodata beyond the range of float32
-                    valid[..., here] &= stored[..., here] != value
+                    valid[..., bands_of_value] &= stored[..., bands_of_value] != value
         return stored, valid
 
 

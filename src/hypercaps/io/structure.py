@@ -1,4 +1,4 @@
-"""What is in a file, for someone who has to find out why it is not read as it should be: names and sizes, no pixels."""
+"""The structure of a file, names and sizes without pixels, to find out why it is not read as expected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADER_BYTES = 1 << 16  # of a text header that are shown
 
 
 def structure_lines(file: DetectedFile) -> list[str]:
-    """Groups, arrays, attributes and tags of a file, one in a line."""
+    """Groups, arrays, attributes and tags of a file, one per line."""
     lines = []
     try:
         for line in _STRUCTURES.get(file.kind, _array_lines)(file):
@@ -44,8 +44,10 @@ def file_facts(path: Path, kind: str) -> dict[str, object]:
         with path.open("rb") as file:
             facts |= {"bytes": path.stat().st_size, "first_bytes": file.read(16).hex(" ")}
     with suppress(OSError):  # a folder that may not be listed
-        beside = [other.name for other in path.parent.iterdir() if other.stem.startswith(path.stem) and other != path]
-        facts["beside_it"] = sorted(beside)[:20]
+        neighbours = [
+            other.name for other in path.parent.iterdir() if other.stem.startswith(path.stem) and other != path
+        ]
+        facts["beside_it"] = sorted(neighbours)[:20]
     return facts
 
 
@@ -69,16 +71,16 @@ def library_versions() -> dict[str, str]:
 
 def in_words(error: BaseException) -> str:
     """An error and its causes, with the line of each that raised it."""
-    found: list[str] = []
+    lines: list[str] = []
     now: BaseException | None = error
-    while now is not None and len(found) < 6:
+    while now is not None and len(lines) < 6:
         trace = now.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         where = "" if trace is None else f" [{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}]"
-        found.append(f"{type(now).__name__}: {now}{where}")
+        lines.append(f"{type(now).__name__}: {now}{where}")
         now = now.__cause__ or now.__context__
-    return " <- ".join(found)
+    return " <- ".join(lines)
 
 
 def _short(value: object) -> str:

@@ -54,8 +54,8 @@ def with_given(raster: StoredRaster, given: GivenWavelengths | None) -> StoredRa
             "each band, bad ones included"
         )
     own = (raster.wavelengths, raster.fwhm)
-    for what, mine, theirs in zip(("wavelengths", "band widths"), own, info, strict=True):
-        if mine is not None and theirs is not None and (off := np.abs(mine - theirs).max()) >= _SAME:
+    for what, stored, other in zip(("wavelengths", "band widths"), own, info, strict=True):
+        if stored is not None and other is not None and (off := np.abs(stored - other).max()) >= _SAME:
             warn_data(
                 f"{raster.path.name} has {what} that differ from those of {source} by up to {off:.4g} nm: "
                 "its own are kept"

@@ -1,1 +1,1 @@
-"""One file a method; ``registry`` lists them with their training recipes."""
+"""One file per method; ``registry`` lists them with their training recipes."""

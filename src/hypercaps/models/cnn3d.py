@@ -82,9 +82,11 @@ class CNN3D(PatchNetwork):
         maps = self._shared(window)[0]  # (bands left, filters, h', w')
         at = 4 * torch.arange(self.kernel, device=window.device)
         places = (rows[:, None, None] + at[:, None]) * maps.shape[3] + cols[:, None, None] + at  # (B, k, k)
-        seen = maps.flatten(2).index_select(2, places.flatten())  # (bands left, filters, B*k*k)
-        seen = seen.view(*maps.shape[:2], *places.shape).permute(2, 0, 1, 3, 4)  # (B, bands left, filters, k, k)
-        return self._logits(self._activate(self._convolve(_LAYERS - 1, seen)).flatten(2))
+        patches_seen = maps.flatten(2).index_select(2, places.flatten())  # (bands left, filters, B*k*k)
+        patches_seen = patches_seen.view(*maps.shape[:2], *places.shape).permute(
+            2, 0, 1, 3, 4
+        )  # (B, bands left, filters, k, k)
+        return self._logits(self._activate(self._convolve(_LAYERS - 1, patches_seen)).flatten(2))
 
     def _shared(self, window: Tensor) -> Tensor:
         """The second layer's output for all pixels of a window: (1, bands left, filters, h', w')

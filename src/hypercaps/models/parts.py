@@ -89,7 +89,7 @@ class IndexedNetwork(PatchNetwork):
                 f"spectra have shape {tuple(spectra.shape)} and places {tuple(places.shape)} of {places.dtype}: "
                 f"(number, {bands}) and (pixels, {area}) of torch.int32 are expected"
             )
-        # In numpy: the threads that torch uses for a minimum spin for a while, beside those of the kernels.
+        # In numpy: the threads that torch uses for a minimum spin for a while, on the cores that the kernels use.
         checked = places.numpy() if places.device.type == "cpu" else places
         if places.numel() and not (int(checked.min()) >= 0 and int(checked.max()) < len(spectra)):
             raise ModelError(f"places go beyond the {len(spectra)} spectra: whole numbers from 0 are expected")

@@ -44,7 +44,7 @@ class StepMemory(Protocol):
     """Knows the memory of a training step by the compiled kernels."""
 
     def step_numbers(self, pixels: int) -> int:
-        """Number of float32 numbers that a step on so many pixels keeps or writes, beside the weights."""
+        """Number of float32 numbers that a step on so many pixels keeps or writes, without the weights."""
 
 
 @runtime_checkable

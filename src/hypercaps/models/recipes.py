@@ -276,7 +276,7 @@ class OneCycle(EpochRecipe):
 
 @dataclass(frozen=True)
 class SelfTraining(OneCycle):
-    """Two networks in turn: the first and the labels give classes to unlabelled pixels, which teach the second.
+    """Two networks in turn: the second is also trained on unlabelled pixels, classified by the first and the labels.
 
     ``epochs`` is the largest number of epochs of the first stage.
     """

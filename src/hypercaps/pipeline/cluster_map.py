@@ -105,7 +105,7 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Tools:
+class _WorkerState:
     """What a worker keeps between the windows of one map."""
 
     model: TrainedModel
@@ -113,31 +113,31 @@ class _Tools:
     device: Device
 
 
-_tools: dict[str, _Tools] = {}  # of the last map, by its token
+_states: dict[str, _WorkerState] = {}  # of the last map, by its token
 _preparing = threading.Lock()  # a worker may have several threads
 
 
 def _classify(task: _Task) -> MappedWindow:
     """Runs on a worker."""
-    tools, at = _tools_for(task.job), task.at
+    state, at = _state_for(task.job), task.at
     shape = at.r1 - at.r0, at.c1 - at.c0
     mask = None
     if task.mask is not None:
         mask = np.unpackbits(task.mask, count=shape[0] * shape[1]).astype(bool).reshape(shape)
-    with tools.device.arithmetic():
-        return map_window(tools.model, tools.scene, at, mask, task.outputs)
+    with state.device.arithmetic():
+        return map_window(state.model, state.scene, at, mask, task.outputs)
 
 
-def _tools_for(job: MapJob) -> _Tools:
+def _state_for(job: MapJob) -> _WorkerState:
     with _preparing:
-        if job.token not in _tools:
-            tools = _prepare(job)
-            _tools.clear()
-            _tools[job.token] = tools
-        return _tools[job.token]
+        if job.token not in _states:
+            state = _prepare(job)
+            _states.clear()
+            _states[job.token] = state
+        return _states[job.token]
 
 
-def _prepare(job: MapJob) -> _Tools:
+def _prepare(job: MapJob) -> _WorkerState:
     """Read the model and open the scene; refuse if they differ from those of the machine that sends the windows."""
     path = Path(job.model)
     _open_same("model", job.model, lambda: path, file_sha256, job.model_sha256)
@@ -149,7 +149,7 @@ def _prepare(job: MapJob) -> _Tools:
 
     scene = _open_same("scene", str(job.opening), open_scene, Scene.fingerprint, job.scene_fingerprint)
     device = Device(job.device, job.precision)
-    return _Tools(model.to(device), scene, device)
+    return _WorkerState(model.to(device), scene, device)
 
 
 def _open_same(what: str, place: str, open_it: Callable[[], T], fingerprint: Callable[[T], str], expected: str) -> T:

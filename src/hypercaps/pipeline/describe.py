@@ -57,7 +57,7 @@ def describe(
 
 @dataclass(frozen=True)
 class FileReport:
-    """Everything that helps to find out why a file is not read as it should be."""
+    """Everything that helps to find out why a file is not read as expected."""
 
     about: Description | None  # None: it can't be read
     error: HypercapsError | None
@@ -116,8 +116,8 @@ def _describe(what: str, options: OpenOptions) -> Description:
     if source.vector_driver is not None:
         from hypercaps.io.labels.describe import describe_vector  # imports shapely
 
-        found = describe_vector(source.path, source.vector_driver, source.key, options.class_field)
-        return Description("vector labels", file | found.facts, found.legend, found.counts, "features")
+        content = describe_vector(source.path, source.vector_driver, source.key, options.class_field)
+        return Description("vector labels", file | content.facts, content.legend, content.counts, "features")
     if len(source.arrays) > 1:
         file["arrays"] = [str(array) for array in source.arrays]
     ndims = {len(array.shape) for array in source.arrays if source.key in (None, array.key)}

@@ -191,4 +191,4 @@ def with_other_split(
 
 def side_by_side(*metrics: RunMetrics) -> dict[str, RunMetrics]:
     """Metrics by kind of split, random first."""
-    return {kind: found for kind in ("random", "blocks") for found in metrics if found.split == kind}
+    return {kind: of_split for kind in ("random", "blocks") for of_split in metrics if of_split.split == kind}

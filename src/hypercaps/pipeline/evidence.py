@@ -1,4 +1,4 @@
-"""What out-of-fold predictions tell beside the score: doubtful labels, and areas corrected for errors of the map."""
+"""Further results of out-of-fold predictions: doubtful labels, and areas corrected for errors of the map."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def write_doubtful_labels(folder: Path, classifier: ConvCapsClassifier, scene: S
     selection = classifier.selection_
     if selection is None or classifier.split_.kind != "folds":
         return None
-    found = find_doubtful_labels(selection)
-    write_doubtful(folder / doubtful_file(scene), found, scene)
-    write_json(folder / "doubtful.json", _with_spectra(found[:SHOWN], scene))
-    return sum(one.doubt >= _HIGH for one in found)
+    labels = find_doubtful_labels(selection)
+    write_doubtful(folder / doubtful_file(scene), labels, scene)
+    write_json(folder / "doubtful.json", _with_spectra(labels[:SHOWN], scene))
+    return sum(label.doubt >= _HIGH for label in labels)
 
 
 def find_doubtful_labels(selection: FoldedResult) -> list[DoubtfulLabel]:
@@ -46,36 +46,36 @@ def find_doubtful_labels(selection: FoldedResult) -> list[DoubtfulLabel]:
     problem = selection.problem
     legend, cols = problem.labels.legend, problem.scene.cols
     probabilities = cross_calibrate(selection.final.raw, problem.truth, problem.fold)
-    found = doubtful_labels(problem.pixels, problem.truth, probabilities, legend, cols)
+    of_units = doubtful_labels(problem.pixels, problem.truth, probabilities, legend, cols)
     near = predict_from_neighbours(problem, TrainingSpec(seed=problem.folds.seed))
     if near is None:
-        return found
+        return of_units
     # Where whole units are often predicted wrongly, such a prediction contradicts many right labels: it counts less.
     accuracy = float((selection.final.raw.argmax(axis=1) == problem.truth).mean())
-    found = [replace(one, doubt=accuracy * one.doubt) for one in found]
+    of_units = [replace(label, doubt=accuracy * label.doubt) for label in of_units]
     alone, likely = near
-    return merge_doubts(found, doubtful_labels(alone.pixels, alone.truth, likely, legend, cols))
+    return merge_doubts(of_units, doubtful_labels(alone.pixels, alone.truth, likely, legend, cols))
 
 
-def _with_spectra(found: list[DoubtfulLabel], scene: Scene) -> list[dict[str, object]]:
-    pixels = np.array([one.row * scene.cols + one.col for one in found], dtype=np.int64)
+def _with_spectra(labels: list[DoubtfulLabel], scene: Scene) -> list[dict[str, object]]:
+    pixels = np.array([label.row * scene.cols + label.col for label in labels], dtype=np.int64)
     order = np.argsort(pixels)
     spectra = np.empty((pixels.size, scene.bands))
     for at, read in read_pixels(scene, pixels[order]):
         spectra[order[at]] = read.values
     return [
         {
-            "rank": one.rank,
-            "row": one.row,
-            "col": one.col,
-            "label": one.given.label,
-            "name": one.given.name,
-            "predicted_label": one.predicted.label,
-            "predicted": one.predicted.name,
-            "doubt": one.doubt,
+            "rank": label.rank,
+            "row": label.row,
+            "col": label.col,
+            "label": label.given.label,
+            "name": label.given.name,
+            "predicted_label": label.predicted.label,
+            "predicted": label.predicted.name,
+            "doubt": label.doubt,
             "spectrum": spectrum.tolist(),
         }
-        for one, spectrum in zip(found, spectra, strict=True)
+        for label, spectrum in zip(labels, spectra, strict=True)
     ]
 
 
@@ -91,10 +91,10 @@ def with_areas(metrics: RunMetrics, classifier: ConvCapsClassifier, map_file: Pa
     rows = class_areas(legend, scores.confusion, mapped, units=units)
     metrics = replace(metrics, areas=tuple(_area_row(row, look.hectares) for row in rows))
     samples = np.asarray(scores.confusion).sum(axis=0) if units is None else units
-    found = map_accuracy(scores.confusion, mapped, samples)
-    if found is None:
+    map_share = map_accuracy(scores.confusion, mapped, samples)
+    if map_share is None:
         return metrics
-    accuracy, interval = found
+    accuracy, interval = map_share
     return replace(metrics, map_accuracy=accuracy, map_accuracy_interval=(interval.low, interval.high))
 
 

@@ -30,7 +30,7 @@ from hypercaps.pipeline.map_context import MapContext, window_outputs
 from hypercaps.pipeline.map_rasters import write_rasters
 from hypercaps.pipeline.requests import MapRequest
 
-_FIXED = 60_000_000  # bytes used beside the windows: GDAL's cache, strips, buffers
+_FIXED = 60_000_000  # bytes used in addition to the windows: GDAL's cache, strips, buffers
 _WRITER = 40_000_000  # bytes of rasterio and GDAL themselves
 _FEWEST_PIXELS = 64 * 64  # of a window with its halo: in smaller ones most of the work is spent on the halo
 
@@ -80,8 +80,8 @@ def make_map(
 @contextmanager
 def _writer_imported_beside() -> Iterator[None]:
     """Import what writes the rasters, rasterio and GDAL, while the kernels compute: they don't need the interpreter."""
-    with ThreadPoolExecutor(1) as beside:
-        beside.submit(import_module, "hypercaps.io.writers.cog")  # if it fails, so does the import that uses it
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(import_module, "hypercaps.io.writers.cog")  # if it fails, so does the import that uses it
         yield
 
 
@@ -95,7 +95,7 @@ def _plan(classifier: ConvCapsClassifier, context: MapContext) -> list[Window]:
 
 
 def _beside_windows() -> int:
-    """Bytes that this process will use beside the windows."""
+    """Bytes that this process will use in addition to the windows."""
     return _FIXED if "rasterio" in sys.modules else _FIXED + _WRITER
 
 

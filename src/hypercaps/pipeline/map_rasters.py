@@ -56,10 +56,10 @@ def _map_rows(partial: PartialMap, scene: Scene, name: str, r0: int, r1: int, ba
         return partial.read(name, r0, r1, band)
     rows, cols = scene.lookup.rows[r0:r1], scene.lookup.cols[r0:r1]
     projected = partial.layers[name].blank_array(rows.shape)
-    seen = rows >= 0
-    if seen.any():
-        first, last = int(rows[seen].min()), int(rows[seen].max()) + 1
-        projected[seen] = partial.read(name, first, last, band)[rows[seen] - first, cols[seen]]
+    has_pixel = rows >= 0
+    if has_pixel.any():
+        first, last = int(rows[has_pixel].min()), int(rows[has_pixel].max()) + 1
+        projected[has_pixel] = partial.read(name, first, last, band)[rows[has_pixel] - first, cols[has_pixel]]
     return projected
 
 

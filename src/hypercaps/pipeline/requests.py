@@ -126,7 +126,7 @@ class MapRequest:
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """What a training run does beside the training itself."""
+    """What a training run does in addition to the training itself."""
 
     split: Split | None = None  # None: drawn as the classifier says
     with_map: bool = True

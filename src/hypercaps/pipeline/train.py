@@ -286,7 +286,7 @@ def _write_training(staging: Path, classifier: ConvCapsClassifier, metrics: RunM
 
 @dataclass(frozen=True, eq=False)
 class _Facts:
-    """What the report says of the scene and its classes, beside the scores."""
+    """What the report says of the scene and its classes, in addition to the scores."""
 
     look: QuickLook
     classes: ClassesRecord

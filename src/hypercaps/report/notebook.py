@@ -25,7 +25,7 @@ from hypercaps.report.quicklook import quicklook
 from hypercaps.report.wording import score_text
 
 _THUMBNAIL = 320  # pixels of the longer side of a picture in a notebook
-_MOST_BYTES = 1 << 28  # that are read for a picture which nobody asked for
+_MOST_BYTES = 1 << 28  # read at most for a picture that is displayed automatically
 _MOST_NUMBERS = 20  # classes of a confusion matrix whose cells have numbers
 
 Picture = npt.NDArray[np.uint8]  # (h, w, 3)

@@ -205,8 +205,8 @@ def _accuracy_limits(series: Sequence[Sequence[float]]) -> tuple[float, float]:
     finite = [values for values in finite if values.size]
     if not finite:
         return 0.0, 100.0
-    every = np.concatenate(finite)
-    low = min(float(np.percentile(every, 8)), *(float(values.max()) for values in finite))
-    high = float(every.max())
+    all_values = np.concatenate(finite)
+    low = min(float(np.percentile(all_values, 8)), *(float(values.max()) for values in finite))
+    high = float(all_values.max())
     margin = max(0.08 * (high - low), 0.25)
     return max(0.0, low - margin), min(100.0, high) + margin

@@ -203,9 +203,9 @@ def _marked_rows(run: RunFolder) -> list[MarkedRow]:
     meanings = {"unsure": f"confidence below {reject}", "unknown": f"familiarity below {unknown}"}
     names = [name for name, value in (("unsure", reject), ("unknown", unknown)) if value is not None]
     classes = {entry.label for entry in run.classes.classes}
-    found = {name: label for label, name in run.map.names.items() if label not in classes}
+    marked = {name: label for label, name in run.map.names.items() if label not in classes}
     return [
-        MarkedRow(name, meanings[name], hex_color(run.map.colors[found[name]]), _area(run.map, found[name]))
+        MarkedRow(name, meanings[name], hex_color(run.map.colors[marked[name]]), _area(run.map, marked[name]))
         for name in names
     ]
 

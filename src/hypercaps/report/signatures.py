@@ -39,21 +39,21 @@ def signatures(model: TrainedModel, scene: Scene, labels: Labels) -> list[Signat
     """Signatures of all classes, from up to 200 labelled pixels of each, spread evenly over the scene."""
     flat = labels.array.ravel()
     chosen = [evenly(np.flatnonzero(flat == entry.label), MOST_PIXELS) for entry in model.legend]
-    every = np.sort(np.concatenate(chosen))
-    spectra = np.empty((every.size, scene.bands))
-    for at, read in read_pixels(scene, every):
+    all_pixels = np.sort(np.concatenate(chosen))
+    spectra = np.empty((all_pixels.size, scene.bands))
+    for at, read in read_pixels(scene, all_pixels):
         spectra[at] = read.values
     explainable = can_explain(model)
-    found = []
+    signatures_found = []
     for entry, pixels in zip(model.legend, chosen, strict=True):
-        own = spectra[np.searchsorted(every, pixels)]  # (N, bands)
+        own = spectra[np.searchsorted(all_pixels, pixels)]  # (N, bands)
         explanation = None
         if explainable and pixels.size:
             some = np.stack(np.divmod(evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)  # (8, 2)
             explanation = explain_pixels(model, scene, some, entry.label)
         mean, spread = (own.mean(axis=0), own.std(axis=0)) if pixels.size else (np.zeros(scene.bands),) * 2
-        found.append(Signature(entry, int(pixels.size), mean, spread, explanation))
-    return found
+        signatures_found.append(Signature(entry, int(pixels.size), mean, spread, explanation))
+    return signatures_found
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from hypercaps.inference.calibration import FEWEST_PIXELS
 from hypercaps.inference.run_metrics import Bounds, CandidateRow, RunMetrics
 
 MUCH_LEAKAGE = 0.05  # above this, the scores of a random split are explained
-FEW_PIXELS = 20  # test pixels, below which a score promises nothing
+FEW_PIXELS = 20  # test pixels, below which a score is not reliable
 
 _UNITS = {  # kind of spatial units: one of them, and several
     "points": ("point", "points"),
@@ -34,7 +34,7 @@ def interval_text(bounds: Bounds) -> str:
 
 
 def score_text(score: float | None, bounds: Bounds | None) -> str:
-    """A score in percent with its interval; with one, a second decimal would only pretend precision."""
+    """A score in percent with its interval; with one, a second decimal would suggest false precision."""
     if score is None:
         return "-"
     return f"{score:.2f} %" if bounds is None else f"{score:.1f} % ({interval_text(bounds)})"

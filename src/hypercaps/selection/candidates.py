@@ -97,9 +97,9 @@ def choose_candidates(names: Sequence[str] | None) -> tuple[Candidate, ...]:
         raise ModelError("no candidate is named: give at least one, such as lda,logistic")
     chosen: list[Candidate] = []
     for name in names:
-        found = [one for one in CANDIDATES if one.name == name] or [one for one in CANDIDATES if one.method == name]
-        if not found:
+        matching = [one for one in CANDIDATES if one.name == name] or [one for one in CANDIDATES if one.method == name]
+        if not matching:
             known = list(dict.fromkeys([one.method for one in CANDIDATES] + [one.name for one in CANDIDATES]))
             raise ModelError(f"there is no candidate {name!r}: known are {', '.join(known)}{did_you_mean(name, known)}")
-        chosen += [one for one in found if one not in chosen]
+        chosen += [one for one in matching if one not in chosen]
     return tuple(sorted(chosen, key=CANDIDATES.index))

@@ -1,9 +1,9 @@
 """Which of the compared candidates is trained on all labels: one of them, or an average of the best few.
 
-By log loss of the out-of-fold pixels, which uses all of a probability, not only its argmax. Choosing is not free: folds
-flatter flexible methods, whose scores fall most on new ground, and a few units choose almost at random. So a default
-is the answer unless a candidate is clearly better (a t test): in a scene of fields the network with label propagation,
-elsewhere the average of LDA, logistic regression and random forest; docs/evidence.md has the experiments.
+By log loss of the out-of-fold pixels, which uses all of a probability, not only its argmax. Choosing has a cost: folds
+overrate flexible methods, whose scores fall most on new ground, and with few units the choice is nearly random. So a
+default is used unless a candidate is clearly better (a t test): in a scene of fields the network with label
+propagation, elsewhere the average of LDA, logistic regression and random forest; docs/evidence.md has the experiments.
 """
 
 from __future__ import annotations

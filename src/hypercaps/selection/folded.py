@@ -98,7 +98,7 @@ class FoldedResult:
 
 @dataclass(frozen=True)
 class FoldFacts:
-    """What is reported beside a score from folds; the names are those of metrics.json."""
+    """What is reported together with a score from folds; the names are those of metrics.json."""
 
     folds: int
     units: str  # kind of the units

@@ -40,6 +40,6 @@ def predict_from_neighbours(
         return None
     by_pixel = FoldProblem(problem.cache, problem.labels, folds)
     specs = [one.spec(base) for one in _METHODS if one.patch <= min(problem.labels.shape)]
-    found: list[OutOfFold] = [cross_fit(by_pixel, spec) for spec in specs]
-    found.append(propagated_lda(by_pixel, specs[0]))
-    return by_pixel, min(found, key=lambda result: Losses.of(result).mean).probabilities()
+    results: list[OutOfFold] = [cross_fit(by_pixel, spec) for spec in specs]
+    results.append(propagated_lda(by_pixel, specs[0]))
+    return by_pixel, min(results, key=lambda result: Losses.of(result).mean).probabilities()

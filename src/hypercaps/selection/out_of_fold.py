@@ -157,9 +157,9 @@ def run_fold(
 
 def cross_fit(problem: FoldProblem, spec: TrainingSpec, on_fold: Callable[[int, int], None] | None = None) -> OutOfFold:
     """Out-of-fold scores of all folds by one method; ``on_fold`` is called with each fold, from 0, and their number."""
-    found = OutOfFold.empty(problem)
-    while not found.is_complete:
+    result = OutOfFold.empty(problem)
+    while not result.is_complete:
         if on_fold is not None:
-            on_fold(found.done, problem.folds.count)
-        run_fold(problem, spec, found)
-    return found
+            on_fold(result.done, problem.folds.count)
+        run_fold(problem, spec, result)
+    return result

@@ -29,14 +29,14 @@ def propagated_lda(problem: FoldProblem, base: TrainingSpec) -> OutOfFold:
     """Out-of-fold scores of LDA after label propagation."""
     started = time.perf_counter()
     graph, laplacian = _pixel_graph(problem)
-    found = OutOfFold.empty(problem)
+    result = OutOfFold.empty(problem)
     for k in range(problem.folds.count):
         scores = _propagate(problem, base, k, graph, laplacian)
         held_out = problem.pixels[problem.fold == k]
         rows = scores[np.minimum(np.searchsorted(graph, held_out), graph.size - 1)]
-        found.add(rows.astype(np.float32), 0.0)
-    found.seconds = time.perf_counter() - started
-    return found
+        result.add(rows.astype(np.float32), 0.0)
+    result.seconds = time.perf_counter() - started
+    return result
 
 
 def _pixel_graph(problem: FoldProblem) -> tuple[label_propagation.Indices, csr_array]:

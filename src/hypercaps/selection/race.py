@@ -32,7 +32,7 @@ OnCandidate = Callable[[CandidateRow], None]
 
 @dataclass(frozen=True)
 class RaceSettings:
-    """What a comparison is asked to do."""
+    """Settings of a comparison."""
 
     base: TrainingSpec  # seed and device
     candidates: Sequence[Candidate]
@@ -43,7 +43,7 @@ class RaceSettings:
 
 @dataclass(frozen=True)
 class _Suited:
-    """What a network should be like in this scene."""
+    """Patch and label propagation that suit this scene."""
 
     patch: int
     propagated: bool
@@ -159,8 +159,8 @@ class Race:
         is_clear = any(is_clearly_worse(alone, window, SURE) for window in windows)
         if units < _FEW_UNITS and not is_clear and not self._is_nearly_right(lda):
             return False
-        many = self.problem.folds.units.pixels.size > MAX_LABELS
-        if many or units < LEAST_UNITS or self._out_of_time(1.0):
+        too_many = self.problem.folds.units.pixels.size > MAX_LABELS
+        if too_many or units < LEAST_UNITS or self._out_of_time(1.0):
             return False
         return propagated_lda(self.problem, lda[1].spec(self.settings.base)).correct >= alone.correct
 

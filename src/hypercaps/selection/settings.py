@@ -1,6 +1,6 @@
-"""Settings: the parameters of the estimator, checked, and what they ask for: a split, folds, and trainings.
+"""Settings: the parameters of the estimator, checked, and the split, folds and trainings that follow from them.
 
-Nothing here imports torch before a training is asked for: parameters are checked at once.
+Nothing here imports torch before a training starts: parameters are checked at once.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ def map_pictures(
     """The ground truth and one map of each method; the earlier picture if pixels of a method are not stored here."""
     file = file_name("maps", scene, budget)
     runs = [(column, _run_to_show(column, load)) for column in columns]
-    found = [(column, *shown) for column, shown in runs if shown is not None]
+    to_show = [(column, *shown) for column, shown in runs if shown is not None]
     place = f"{scene_title(scene)}, {budget.text}"
-    if len(found) < len(columns) and (png := earlier(file)) is not None:
+    if len(to_show) < len(columns) and (png := earlier(file)) is not None:
         title = f"All labelled pixels as classified, training pixels included, drawn from earlier runs: {place}"
         yield Picture(file, title, png)
-    elif found:
-        panels: list[Panel] = [("ground truth", found[0][2].labels)]
+    elif to_show:
+        panels: list[Panel] = [("ground truth", to_show[0][2].labels)]
         # Non-breaking spaces keep the accuracy on one line.
-        panels += [(f"{column.label}: OA\u00a0{run.oa:.2f}\u00a0%", pixels.classes) for column, run, pixels in found]
+        panels += [(f"{column.label}: OA\u00a0{run.oa:.2f}\u00a0%", pixels.classes) for column, run, pixels in to_show]
         what = "All labelled pixels, training pixels included, by one run of each method, the nearest to its median"
         title = f"{what}: {place}"
         yield Picture(file, title, maps_picture(panels, _legend(scene, columns)))

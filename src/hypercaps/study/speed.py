@@ -57,12 +57,12 @@ class Comparison:
 
 
 def _by_environment(column: Column) -> Mapping[Environment, tuple[FinishedRun, ...]]:
-    found: dict[Environment, tuple[FinishedRun, ...]] = {}
+    by_environment: dict[Environment, tuple[FinishedRun, ...]] = {}
     for run in column.records:
         if run.epochs and not run.cut_short:
             key = run.machine, run.threads
-            found[key] = (*found.get(key, ()), run)
-    return found
+            by_environment[key] = (*by_environment.get(key, ()), run)
+    return by_environment
 
 
 def speed_table(groups: Groups) -> Table | None:

@@ -1,8 +1,8 @@
-"""Which unlabelled ground is like what was labelled.
+"""Which unlabelled ground resembles the labelled one.
 
 Every scene has ground of no class: roads, water, a crop that nobody labelled. Propagated labels give a class to it
-as well, and a network that learns from them is sure of it. The distance of a patch's mean spectrum to the nearest
-training patch tells such ground apart: labelled pixels that were held out show how far known ground can be.
+as well, and a network trained on them predicts it with high confidence. Such ground is recognised by the distance of a
+patch's mean spectrum to the nearest training patch: held-out labelled pixels show how far known ground can be.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _held_out_distances(examples: Examples, mean_spectra: MeanSpectra, reference
     if len(examples.val) >= _FEW:
         return nearest_distances(mean_spectra, examples.val, references)
     units = torch.arange(len(examples.targets)) if examples.units is None else examples.units
-    found = nearest_distances(mean_spectra, examples.train, references, units[examples.train], units[references])
-    return np.asarray(found[np.isfinite(found)])
+    distances = nearest_distances(mean_spectra, examples.train, references, units[examples.train], units[references])
+    return np.asarray(distances[np.isfinite(distances)])
 
 
 def nearest_distances(
@@ -70,11 +70,11 @@ def nearest_distances(
     with linalg.one_thread():
         means = mean_spectra(references)  # (R, C)
         squares = means.square().sum(dim=1)
-        found = []
+        nearest = []
         for start in range(0, len(which), _AT_ONCE):
             some = mean_spectra(which[start : start + _AT_ONCE])  # (B, C)
             distances = some.square().sum(dim=1)[:, None] - 2 * some @ means.T + squares  # (B, R)
             if units is not None and reference_units is not None:
                 distances[units[start : start + _AT_ONCE, None] == reference_units] = torch.inf
-            found.append(distances.amin(dim=1).clamp_(min=0))
-    return np.asarray(torch.cat(found).numpy())
+            nearest.append(distances.amin(dim=1).clamp_(min=0))
+    return np.asarray(torch.cat(nearest).numpy())

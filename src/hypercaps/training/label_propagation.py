@@ -6,9 +6,9 @@ pixels, whose edge weights w fall with the difference between two neighbours' sp
     (L + G) X = G P
 
 L is the Laplacian of the graph, P (pixels, classes) the scores of a network, one-hot at labelled pixels, and the
-diagonal G says how firmly each pixel keeps its row of P: labels firmly, other pixels according to the margin of the
-network's scores. X is the probability that a random walker, which starts at a pixel and rarely crosses edges, stops at
-a pixel of a class. Rows of X sum to 1 as those of P do.
+diagonal G is the weight with which each pixel keeps its row of P: large for labels, for other pixels by the margin of
+the network's scores. X is the probability that a random walker, which starts at a pixel and rarely crosses edges, stops
+at a pixel of a class. Rows of X sum to 1 as those of P do.
 
 All sums have one fixed order, without BLAS, so that the number of threads changes no bit.
 """
@@ -105,14 +105,14 @@ class PixelGraph:
         order = np.argsort(pixels, kind="stable")
         ascending = pixels[order]
         column = ascending % cols
-        found: list[tuple[Indices, Indices, Array]] = []  # both ends of edges, and their length in pixels
+        edges: list[tuple[Indices, Indices, Array]] = []  # both ends of edges, and their length in pixels
         for down, right in _NEIGHBOURS:
             inside = np.flatnonzero((column + right >= 0) & (column + right < cols))
             neighbour = ascending[inside] + down * cols + right
             at = np.minimum(np.searchsorted(ascending, neighbour), pixels.size - 1)
             exists = ascending[at] == neighbour
-            found.append((inside[exists], at[exists], np.full(int(exists.sum()), np.hypot(down, right))))
-        i, j, lengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            edges.append((inside[exists], at[exists], np.full(int(exists.sum()), np.hypot(down, right))))
+        i, j, lengths = (np.concatenate(parts) for parts in zip(*edges, strict=True))
         differences = np.square(features[order[i]] - features[order[j]]).sum(axis=1)
         mean = differences.mean() if differences.size else 0.0
         weights = np.exp(-_BETA * differences / (mean or 1.0)) / lengths + _MIN_WEIGHT

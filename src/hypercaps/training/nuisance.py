@@ -4,7 +4,7 @@ Another day is brighter or darker (a gain), haze or another calibration adds an 
 lie a fraction of a band beside those of the first. Whitening scales the smallest components of a scene up to unit
 variance, so that such a change, common to all pixels, moves them by many standard deviations. Added to the covariance
 before whitening, these changes count as variation of the scene: their directions are scaled down, all others stay.
-Chemometrics knows this as generalised least squares weighting (Martens et al. 2003) and, where the directions are
+In chemometrics this is called generalised least squares weighting (Martens et al. 2003) and, where the directions are
 removed altogether, as external parameter orthogonalisation (Roger et al. 2003).
 """
 

@@ -67,9 +67,9 @@ def reflect_places(places: npt.NDArray[np.int32], valid: Mask, patch: int) -> No
 
     ``places`` (N, D*D) are the numbers of each patch's pixels, ``valid`` (S,) the validity of all pixels.
     """
-    seen = valid[places]  # (N, D*D)
-    incomplete = np.flatnonzero(~seen.all(axis=1) & seen[:, patch * patch // 2])
-    sources = reflect_invalid(seen[incomplete].reshape(-1, patch, patch))
+    is_valid = valid[places]  # (N, D*D)
+    incomplete = np.flatnonzero(~is_valid.all(axis=1) & is_valid[:, patch * patch // 2])
+    sources = reflect_invalid(is_valid[incomplete].reshape(-1, patch, patch))
     places[incomplete] = np.take_along_axis(places[incomplete], sources, axis=1)
 
 

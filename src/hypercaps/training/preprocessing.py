@@ -172,16 +172,16 @@ def project(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array, m
     """
     bands, outputs = matrix.shape
     pixels = values.reshape(-1, bands).shape[0]
-    given = np.ascontiguousarray(values, dtype=np.float32)
+    inputs = np.ascontiguousarray(values, dtype=np.float32)
     flags = np.ones(pixels, dtype=np.uint8) if valid is None else np.array(valid, dtype=bool).view(np.uint8)
     if flags.size != pixels:
         raise ValueError(f"validity of {flags.size} pixels came with {pixels}")
     padded = native.empty((bands, outputs + -outputs % native.LANES), np.float64)
     padded[:, :outputs], padded[:, outputs:] = matrix, 0.0
-    found: Values = native.empty((*values.shape[:-1], outputs))
+    products: Values = native.empty((*values.shape[:-1], outputs))
     middle = np.ascontiguousarray(mean)
-    native.run("whiten", given, flags, pixels, bands, padded.shape[1], outputs, middle, padded, found)
-    return found
+    native.run("whiten", inputs, flags, pixels, bands, padded.shape[1], outputs, middle, padded, products)
+    return products
 
 
 def _subtract_mean(values: npt.NDArray[np.floating], valid: Mask | None, mean: Array) -> Array:

@@ -63,7 +63,7 @@ def add_pseudo_labels(
     pseudo = _propagated_labels(network, examples, grid, settings, guided=how.guided)
     # Validation pixels keep their own class: one that was learned from could not measure the network.
     targets = torch.cat([examples.targets, torch.from_numpy(pseudo.classes[len(examples.targets) :])])
-    # Ground unlike any label stays out: its propagated class is an answer to a question that no label asks.
+    # Ground unlike any label is left out: its propagated class would be one of the labels' classes, which it is not.
     familiar = is_familiar(examples, grid.mean_spectra(examples.store), how.seed)
     margin = np.where(familiar, pseudo.margin[examples.unlabelled.numpy()], 0.0)
 

@@ -1,4 +1,4 @@
-"""TrainingSpec: how to train, as a user or a candidate of a comparison says it, before scene and pixels are known."""
+"""TrainingSpec: the settings of a training, chosen by a user or a candidate, before scene and pixels are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LDA on the mean spectra of patches, as a second opinion on classes of unlabelled pixels.
+"""LDA on the mean spectra of patches, which takes part in classifying unlabelled pixels.
 
 With ten labels per class a network can be far less accurate than LDA on the mean of a window, where noise averages
 out and few parameters are estimated.

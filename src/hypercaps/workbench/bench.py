@@ -166,10 +166,10 @@ class Bench:
     def import_file(self, client: str, path: Path, name: str, class_field: str | None) -> dict[str, Any]:
         """Take over the labels of an uploaded file."""
         with self.labels.lock:
-            found = read_upload(path, name, self.scene, class_field, self.labels.snapshot())
-            outcome = self.labels.take(f"Import {name}"[:60], found.classes, found.labels, found.strokes)
+            imported = read_upload(path, name, self.scene, class_field, self.labels.snapshot())
+            outcome = self.labels.take(f"Import {name}"[:60], imported.classes, imported.labels, imported.strokes)
             self._answer(outcome, client)
-            return {"imported": found.pixels, "messages": found.messages, **self.label_state()}
+            return {"imported": imported.pixels, "messages": imported.messages, **self.label_state()}
 
     def restore(self, client: str, number: str) -> dict[str, Any]:
         """Labels and map as they were at a training; it can be undone."""
@@ -207,9 +207,9 @@ def coarser(classes: np.ndarray[Any, np.dtype[np.uint8]], step: int) -> np.ndarr
         return classes
     rows, cols = classes.shape
     down, across = -(-rows // step), -(-cols // step)
-    whole = np.zeros((down * step, across * step), dtype=classes.dtype)
-    whole[:rows, :cols] = classes
-    return np.asarray(whole.reshape(down, step, across, step).max(axis=(1, 3)))
+    padded_classes = np.zeros((down * step, across * step), dtype=classes.dtype)
+    padded_classes[:rows, :cols] = classes
+    return np.asarray(padded_classes.reshape(down, step, across, step).max(axis=(1, 3)))
 
 
 def padded(values: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:

@@ -40,23 +40,23 @@ class ClassSpectra:
         most = max(1, min(_MOST_OF_CLASS, _MOST // max(1, len(counts))))
         chosen = {number: _spread(np.flatnonzero(labels.labels == number), most) for number in counts}
         self._read(chosen)
-        found = {}
+        statistics = {}
         for number, pixels in chosen.items():
             spectra = np.stack([self._known[pixel] for pixel in pixels.tolist()]).astype(np.float64)
             spectra = spectra[np.isfinite(spectra).all(axis=1)]
             if len(spectra):
                 mean, deviation = spectra.mean(axis=0), spectra.std(axis=0)
-                found[str(number)] = {"mean": _numbers(mean), "std": _numbers(deviation), "count": counts[number]}
-        return found
+                statistics[str(number)] = {"mean": _numbers(mean), "std": _numbers(deviation), "count": counts[number]}
+        return statistics
 
     def _read(self, chosen: dict[int, Flat]) -> None:
         """Read the spectra that are not known yet, and forget those that are not needed any more."""
-        wanted = [pixel for pixels in chosen.values() for pixel in pixels.tolist()]
-        new = np.array(sorted(set(wanted) - self._known.keys()), dtype=np.int64)
+        needed = [pixel for pixels in chosen.values() for pixel in pixels.tolist()]
+        new = np.array(sorted(set(needed) - self._known.keys()), dtype=np.int64)
         values, valid = self._reader.spectra(new)
         values[~valid] = np.nan
         known = self._known | dict(zip(new.tolist(), values, strict=True))
-        self._known = {pixel: known[pixel] for pixel in wanted}
+        self._known = {pixel: known[pixel] for pixel in needed}
 
 
 def _spread(pixels: Flat, most: int) -> Flat:

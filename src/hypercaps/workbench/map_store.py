@@ -18,18 +18,18 @@ Bytes3 = npt.NDArray[np.uint8]  # (rows, columns, 3)
 def writable_map(folder: Path, shape: tuple[int, int]) -> np.memmap[Any, np.dtype[np.uint8]]:
     """The map of a training to write to; a new one has no class anywhere."""
     if open_map(folder) is not None:
-        found: np.memmap[Any, np.dtype[np.uint8]] = np.load(folder / FILE, mmap_mode="r+", allow_pickle=False)
-        return found
+        values: np.memmap[Any, np.dtype[np.uint8]] = np.load(folder / FILE, mmap_mode="r+", allow_pickle=False)
+        return values
     return np.lib.format.open_memmap(folder / FILE, mode="w+", dtype=np.uint8, shape=(*shape, 3))
 
 
 def open_map(folder: Path) -> Bytes3 | None:
     """The map of a training, as far as it is made; None: it has none."""
     try:
-        found: Bytes3 = np.load(folder / FILE, mmap_mode="r", allow_pickle=False)
+        values: Bytes3 = np.load(folder / FILE, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):
         return None
-    return found if found.ndim == 3 and found.dtype == np.uint8 and found.shape[2] == 3 else None
+    return values if values.ndim == 3 and values.dtype == np.uint8 and values.shape[2] == 3 else None
 
 
 def as_byte(share: npt.NDArray[np.float32] | None, shape: tuple[int, int]) -> npt.NDArray[np.uint8]:

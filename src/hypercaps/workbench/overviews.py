@@ -61,8 +61,8 @@ class Overviews:
     def _open(self, level: int, mode: str) -> Floats:
         path = self._folder / f"level-{level}.npy"
         if mode == "r":
-            found: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
-            return found
+            values: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
+            return values
         return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=self.shape(level))
 
     def _make(self, delay: float) -> None:

@@ -22,16 +22,16 @@ _GAP = 2.5  # times the usual step between wavelengths: bands are missing betwee
 def presets(scene: Scene) -> list[dict[str, Any]]:
     """The band triples that this scene has, the first one to begin with, and principal components."""
     waves = usable_wavelengths(scene.wavelengths)
-    found: list[dict[str, Any]] = []
+    triples: list[dict[str, Any]] = []
     for key, (name, light) in _LIGHT.items():
         if waves is not None:
             bands = [int(np.abs(waves - nm).argmin()) for nm in light]
             if all(abs(waves[band] - nm) <= _NEAR for band, nm in zip(bands, light, strict=True)):
-                found.append({"id": key, "name": name, "bands": bands})
-    if not found:
+                triples.append({"id": key, "name": name, "bands": bands})
+    if not triples:
         last = scene.bands - 1
-        found.append({"id": "false", "name": "False colour", "bands": [last // 2, last // 4, last // 10]})
-    return [*found, {"id": PCA, "name": "Principal components"}]
+        triples.append({"id": "false", "name": "False colour", "bands": [last // 2, last // 4, last // 10]})
+    return [*triples, {"id": PCA, "name": "Principal components"}]
 
 
 def gaps(scene: Scene) -> list[int]:

@@ -24,7 +24,7 @@ def _limiter(kind: str) -> CapacityLimiter:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Compute beside the loop, in one of few threads: more would only slow each other down."""
+    """Compute outside of the event loop, in one of few threads: more would only slow each other down."""
     return await anyio.to_thread.run_sync(function, *arguments, limiter=_limiter("any"))
 
 

@@ -115,8 +115,8 @@ class SceneView:
 
     def _spectra(self, bands: Sequence[int], most: int) -> Floats:
         """(N, bands) some bands of about ``most`` pixels spread over the scene."""
-        found = [read.values[read.valid] for read in self._sampled_windows(bands)]
-        spectra = np.concatenate(found)
+        samples = [read.values[read.valid] for read in self._sampled_windows(bands)]
+        spectra = np.concatenate(samples)
         step = max(1, len(spectra) // most)
         return spectra[::step] if len(spectra) else np.zeros((1, len(bands)), dtype=np.float32)
 
@@ -149,9 +149,9 @@ class SceneView:
     def _read(self, bands: Rgb | None, level: int, x: int, y: int) -> Pixels:
         """The pixels of a tile, thinned where there is no overview: of three bands, or all for components."""
         rows, cols = slice(y * SIDE, (y + 1) * SIDE), slice(x * SIDE, (x + 1) * SIDE)
-        made = self.overviews.read(level, rows, cols, bands)
-        if made is not None:
-            return made
+        overview = self.overviews.read(level, rows, cols, bands)
+        if overview is not None:
+            return overview
         if bands is None:
             return self.reader.tile(y, x) if level == 0 else self._thinned.tile(range(self.scene.bands), level, x, y)
         return self._thinned.tile(bands, level, x, y)

@@ -71,8 +71,8 @@ def _take_labels(bench: Bench, labels: Labels | None) -> None:
     if bench.labels.version:
         bench.say("info", "The project has labels of its own: those named in the command were not read again.")
         return
-    found = merged(labels.where_valid(bench.scene), bench.labels.snapshot())
-    bench.labels.take("Labels of the command", found.classes, found.labels, found.strokes)
+    imported = merged(labels.where_valid(bench.scene), bench.labels.snapshot())
+    bench.labels.take("Labels of the command", imported.classes, imported.labels, imported.strokes)
 
 
 class _Server(uvicorn.Server):
@@ -131,6 +131,6 @@ def host_names(host: str) -> list[str]:
 
 def _addresses(name: str) -> list[str]:
     try:
-        return [str(found[4][0]) for found in socket.getaddrinfo(name, None, socket.AF_INET)]
+        return [str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)]
     except OSError:
         return []

@@ -35,9 +35,9 @@ class SharedCache(Generic[K, V]):
                 return self._kept[key]
             making = self._making.setdefault(key, threading.Lock())
         with making:
-            found = self.peek(key)
-            if found is not None:
-                return found
+            value = self.peek(key)
+            if value is not None:
+                return value
             try:
                 value = make()
                 self._keep(key, value)

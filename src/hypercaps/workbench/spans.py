@@ -15,15 +15,15 @@ Flat = npt.NDArray[np.int64]  # (N,) flat pixel indices
 
 def checked_spans(spans: Sequence[Sequence[int]], shape: tuple[int, int]) -> Spans:
     """The spans of a request; those outside of a raster of ``shape`` are cut off."""
-    found = np.asarray(spans, dtype=np.int64)
-    if found.size == 0:
+    checked = np.asarray(spans, dtype=np.int64)
+    if checked.size == 0:
         return np.empty((0, 3), dtype=np.int64)
-    if found.ndim != 2 or found.shape[1] != 3:
+    if checked.ndim != 2 or checked.shape[1] != 3:
         raise RefusedError("a span is [row, first column, one past the last column]")
     rows, cols = shape
-    found = found[(found[:, 0] >= 0) & (found[:, 0] < rows)]
-    found[:, 1:] = np.clip(found[:, 1:], 0, cols)
-    return found[found[:, 2] > found[:, 1]]
+    checked = checked[(checked[:, 0] >= 0) & (checked[:, 0] < rows)]
+    checked[:, 1:] = np.clip(checked[:, 1:], 0, cols)
+    return checked[checked[:, 2] > checked[:, 1]]
 
 
 def pixels_of(spans: Spans, cols: int) -> Flat:

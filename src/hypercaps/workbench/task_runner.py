@@ -224,8 +224,8 @@ class TaskRunner:
         while left:
             if self._worker.view != ordered:
                 ordered = self._worker.view
-                seen = Window(*ordered) if ordered else self._scene.whole
-                left.sort(key=lambda at: _distance(at, seen), reverse=True)
+                center = Window(*ordered) if ordered else self._scene.whole
+                left.sort(key=lambda at: _distance(at, center), reverse=True)
             yield left.pop()
 
     def _suggest(self, task: TrainTask, scored: list[MappedWindow], model: TrainedModel, labels: Labels) -> None:
@@ -252,8 +252,8 @@ class TaskRunner:
         if self._explained is None or self._explained[0] != query.model:
             self._explained = query.model, load_model(query.model).model_
         model = self._explained[1]
-        found = explain_at(model, self._scene, query.row, query.col)
-        return {"class": found.entry.label, "bands": found.relevance.tolist()}
+        explanation = explain_at(model, self._scene, query.row, query.col)
+        return {"class": explanation.entry.label, "bands": explanation.relevance.tolist()}
 
     def export(self, task: ExportTask) -> dict[str, Any]:
         """Train as ``hypercaps train`` does, and write its run folder."""

@@ -107,10 +107,10 @@ async def get_explanation(bench: OnBench, row: int, col: int) -> dict[str, Any]:
     bench.check_pixel(row, col)
     answer, confidence = bench.desk.explain(row, col)
     try:
-        found = await asyncio.wait_for(asyncio.wrap_future(answer), _PATIENCE)
+        explanation = await asyncio.wait_for(asyncio.wrap_future(answer), _PATIENCE)
     except TimeoutError:
         raise RefusedError("the worker is busy with a training: ask again when it has ended", 409) from None
-    return {**found, "confidence": confidence}
+    return {**explanation, "confidence": confidence}
 
 
 @router.post("/export")

@@ -154,10 +154,10 @@ class Trainings:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def map(self, number: str) -> Bytes3:
-        found = open_map(self.folder / self.get(number).id)
-        if found is None or found.shape[:2] != self._shape:
+        values = open_map(self.folder / self.get(number).id)
+        if values is None or values.shape[:2] != self._shape:
             raise not_found(f"map of training {number}")
-        return found
+        return values
 
     def labels(self, number: str) -> Snapshot:
         """The labels of a training."""
@@ -172,18 +172,18 @@ class Trainings:
             raise RefusedError("this training has no scores yet", 409)
         with np.load(path, allow_pickle=False) as arrays:
             held = {name: arrays[name] for name in arrays.files}
-        pixels, given, found = held["pixels"], held["truth"], held["predicted"]
+        pixels, given, predictions = held["pixels"], held["truth"], held["predicted"]
         if "test" in held:  # a split that holds out pixels once: the map has the predictions
             pixels = held["test"]
             given = self.labels(number).labels.ravel()[pixels]
-            found = np.asarray(self.map(number)[:, :, CLASS]).ravel()[pixels]
-        wrong: npt.NDArray[np.bool_] = given != found
+            predictions = np.asarray(self.map(number)[:, :, CLASS]).ravel()[pixels]
+        wrong: npt.NDArray[np.bool_] = given != predictions
         if truth is not None and predicted is not None and truth == predicted:
             wrong = ~wrong  # the diagonal: the pixels that were right
         if truth is not None:
             wrong &= given == truth
         if predicted is not None:
-            wrong &= found == predicted
+            wrong &= predictions == predicted
         return np.sort(pixels[wrong]).astype(np.int64)
 
     def doubtful(self, number: str) -> list[dict[str, Any]]:

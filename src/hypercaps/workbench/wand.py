@@ -63,10 +63,10 @@ def _region(
 def _reached(region: Bools, r0: int, c0: int, shape: tuple[int, int]) -> list[tuple[int, int]]:
     """Tiles beside pixels of the region."""
     rows, cols = np.nonzero(region)
-    found: set[tuple[int, int]] = set()
+    reached: set[tuple[int, int]] = set()
     for down, across in ((-1, 0), (1, 0), (0, -1), (0, 1)):
         r, c = rows + r0 + down, cols + c0 + across
         inside = (r >= 0) & (r < shape[0]) & (c >= 0) & (c < shape[1])
         places = np.stack([r[inside] // SIDE, c[inside] // SIDE], axis=1)
-        found |= {(y, x) for y, x in np.unique(places, axis=0).tolist()}
-    return sorted(found)
+        reached |= {(y, x) for y, x in np.unique(places, axis=0).tolist()}
+    return sorted(reached)

@@ -172,10 +172,10 @@ class Worker:
 
     def _answer(self, query: ExplainQuery) -> None:
         try:
-            found = self._runner.explain(query)
+            answer = self._runner.explain(query)
         except HypercapsError as error:
-            found = {"error": str(error)}
-        self.report("answer", number=query.number, **found)
+            answer = {"error": str(error)}
+        self.report("answer", number=query.number, **answer)
 
     @contextmanager
     def _warnings(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Do labelled areas end where their fields end, or in the middle of them?
+"""Whether labelled areas end at field boundaries or inside fields.
 
 If spectra change at the border between labels and unlabelled ground, whole fields were labelled, and the ground to be
 mapped consists of other fields. If they do not, the ground beside the labels belongs to the same fields.

@@ -57,17 +57,17 @@ def draw_requested_folds(
     if units.kind != "areas":
         return deal(units)
     try:
-        whole = deal(label_units(labels, block=max(labels.shape)))
+        whole_areas = deal(label_units(labels, block=max(labels.shape)))
     except SplitError:  # every class has one area
         return deal(units)
-    if (whole.fold >= 0).mean() < _LEAST_TESTED:
+    if (whole_areas.fold >= 0).mean() < _LEAST_TESTED:
         return deal(units)
-    if whole.units.count == units.count or labels.array.size > _MAX_COMPARED:
-        return whole
+    if whole_areas.units.count == units.count or labels.array.size > _MAX_COMPARED:
+        return whole_areas
     pieces = deal(units)
     if scene is not None and not are_whole_fields(scene, labels):
         return min((pieces, *_in_blocks(labels, request, pieces)), key=_distance_mismatch)
-    return min((whole, pieces), key=_distance_mismatch)
+    return min((whole_areas, pieces), key=_distance_mismatch)
 
 
 def _in_blocks(labels: Labels, request: SplitRequest, pieces: Folds) -> tuple[Folds, ...]:
@@ -80,8 +80,8 @@ def _in_blocks(labels: Labels, request: SplitRequest, pieces: Folds) -> tuple[Fo
         blocks = draw_folds(labels, block_units(labels, request.block), folds=request.folds, seed=request.seed)
     except SplitError:  # all labels in one block, or fewer blocks than folds
         return ()
-    enough = (blocks.fold >= 0).mean() >= _AS_MANY_TESTED * (pieces.fold >= 0).mean()
-    return (blocks,) if enough else ()
+    tests_enough = (blocks.fold >= 0).mean() >= _AS_MANY_TESTED * (pieces.fold >= 0).mean()
+    return (blocks,) if tests_enough else ()
 
 
 def _distance_mismatch(folds: Folds) -> float:
@@ -91,8 +91,8 @@ def _distance_mismatch(folds: Folds) -> float:
     that is held out says little about the unlabelled rest of labelled fields. Folds whose distances are those of the
     map answer the right question (nearest-neighbour distance matching, Milà et al. 2022, Linnenbrink et al. 2024).
     """
-    found = compare_distances(folds)
-    return 0.0 if found.ground is None else abs(float(np.log(found.held_out.median / found.ground.median)))
+    distances = compare_distances(folds)
+    return 0.0 if distances.ground is None else abs(float(np.log(distances.held_out.median / distances.ground.median)))
 
 
 def _warn_untested(labels: Labels, folds: Folds) -> None:

@@ -23,13 +23,13 @@ def draw_polygons(labels: Labels, request: SplitRequest) -> list[Indices]:
     rng = np.random.default_rng(request.seed)
     sets: tuple[list[Indices], list[Indices], list[Indices]] = ([], [], [])
     counts: list[int] = []  # polygons of each class
-    seen = np.empty(0, dtype=np.int32)
+    earlier = np.empty(0, dtype=np.int32)
     for entry in labels.legend:
         pixels = np.flatnonzero(flat == entry.label)
         ids, polygon_of, sizes = np.unique(groups[pixels], return_inverse=True, return_counts=True)
-        if np.isin(ids, seen, assume_unique=True).any():
+        if np.isin(ids, earlier, assume_unique=True).any():
             raise SplitError(f"a group of {labels.name!r} holds pixels of several classes: give each class its own")
-        seen = np.concatenate([seen, ids])
+        earlier = np.concatenate([earlier, ids])
         counts.append(ids.size)
         part = _assign(sizes, request, rng)
         for which, chosen in enumerate(sets):

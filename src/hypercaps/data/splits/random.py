@@ -68,13 +68,13 @@ def _sizes(name: str, count: int, request: SplitRequest) -> _Sizes:
     """The sets of a class with ``count`` labelled pixels."""
     n_val = min(floor_share(request.val, count), max(0, count - 2))
     if request.per_class is None:
-        wanted = floor_share(request.train, count)
+        requested = floor_share(request.train, count)
     elif request.at_most != 1:
-        wanted = min(request.per_class, max(1, floor_share(request.at_most, count)))
+        requested = min(request.per_class, max(1, floor_share(request.at_most, count)))
     else:
-        wanted = request.per_class
-    n_train = max(1, min(wanted, count - n_val - 1))
-    return _Sizes(name, n_train, n_val, count - n_train - n_val, n_train != wanted)
+        requested = request.per_class
+    n_train = max(1, min(requested, count - n_val - 1))
+    return _Sizes(name, n_train, n_val, count - n_train - n_val, n_train != requested)
 
 
 def _warn_small_classes(sizes: Sequence[_Sizes], request: SplitRequest) -> None:

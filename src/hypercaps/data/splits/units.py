@@ -135,12 +135,12 @@ def _tile_of(shape: tuple[int, int], tiles: Sequence[Window]) -> npt.NDArray[np.
 def _are_points(array: npt.NDArray[np.int16]) -> bool:
     """Whether most labelled pixels stand alone: points, drawn one by one."""
     labelled = array > 0
-    beside = np.zeros_like(labelled)
+    has_neighbour = np.zeros_like(labelled)
     for one, other in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
         both = labelled[one] & labelled[other]
-        beside[one] |= both
-        beside[other] |= both
-    return int(beside.sum()) < _POINTS * int(labelled.sum())
+        has_neighbour[one] |= both
+        has_neighbour[other] |= both
+    return int(has_neighbour.sum()) < _POINTS * int(labelled.sum())
 
 
 def _share_in_several(tile_of: npt.NDArray[np.int32], class_of: Indices) -> float:
@@ -192,8 +192,8 @@ def _absorb_specks(area: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     touching = []  # pairs of speck and larger area, one for each common side
     for one, other in ((area[1:], area[:-1]), (area[:, 1:], area[:, :-1])):
         for small, large in ((one, other), (other, one)):
-            beside = (small > 0) & (large > 0) & speck[small] & ~speck[large]
-            touching.append(np.stack([small[beside], large[beside]], axis=1))
+            is_touching = (small > 0) & (large > 0) & speck[small] & ~speck[large]
+            touching.append(np.stack([small[is_touching], large[is_touching]], axis=1))
     pairs, sides = np.unique(np.concatenate(touching), axis=0, return_counts=True)
     belongs_to = np.arange(speck.size, dtype=area.dtype)
     most_last = np.argsort(sides, kind="stable")

@@ -33,8 +33,8 @@ def vector_members(path: Path) -> dict[str, str]:
     except (zipfile.BadZipFile, OSError, ValueError):
         return {}
     # The copies that macOS adds have the names of the files, but not their contents.
-    found = [name for name in names if name.lower().endswith((".shp", ".kml")) and "__MACOSX" not in name]
-    return {PurePosixPath(name).stem: name for name in found}
+    members = [name for name in names if name.lower().endswith((".shp", ".kml")) and "__MACOSX" not in name]
+    return {PurePosixPath(name).stem: name for name in members}
 
 
 def _has_short_directory(path: Path) -> bool:

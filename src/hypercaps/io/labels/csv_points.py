@@ -52,18 +52,18 @@ def csv_layer(path: Path, *, prefer_pixels: bool) -> VectorLayer:
     prefer_pixels : take rows and columns if the table has map coordinates too
     """
     table = _read(path)
-    found = {kind: pair for kind, names in _NAMES.items() if (pair := _pair(table, *names)) is not None}
+    pairs = {kind: pair for kind, names in _NAMES.items() if (pair := _pair(table, *names)) is not None}
     order = ("pixels", "map", "degrees") if prefer_pixels else ("map", "degrees", "pixels")
-    kind = next((kind for kind in order if kind in found), None)
+    kind = next((kind for kind in order if kind in pairs), None)
     if kind is None:
         raise LabelsError(
             f"{path} has the columns {', '.join(table.header)[:200]}: two columns named x and y (in the coordinate "
             "system of the scene), lon and lat (degrees), or row and column (from 0) are expected"
         )
-    x, y = (_numbers(table, place, whole=kind == "pixels") for place in found[kind])
+    x, y = (_numbers(table, place, whole=kind == "pixels") for place in pairs[kind])
     if kind == "pixels":
         x, y = x + 0.5, y + 0.5  # the centre of the pixel
-    coordinates = {place for pair in found.values() for place in pair}
+    coordinates = {place for pair in pairs.values() for place in pair}
     fields = {name: place for place, name in enumerate(table.header) if name and place not in coordinates}
     columns = {name: _column(table, place) for name, place in fields.items()}
     reference: Reference = {"map": "scene", "degrees": "own", "pixels": "pixels"}[kind]  # type: ignore[assignment]
@@ -115,7 +115,7 @@ def _pair(table: _Table, x_names: tuple[str, ...], y_names: tuple[str, ...]) -> 
     """The places of a column of x and a column of y; None unless there is exactly one of each."""
     plain = [re.sub(r"[\s_]", "", name).lower() for name in table.header]
     places = [[place for place, name in enumerate(plain) if name in names] for names in (x_names, y_names)]
-    return (places[0][0], places[1][0]) if all(len(found) == 1 for found in places) else None
+    return (places[0][0], places[1][0]) if all(len(columns) == 1 for columns in places) else None
 
 
 def _numbers(table: _Table, place: int, *, whole: bool) -> npt.NDArray[np.float64]:

@@ -36,7 +36,7 @@ def layer_names(path: Path) -> list[str]:
 
 
 def check_geodatabase(path: Path) -> None:
-    """Refuse a folder with files of other formats, and tables that are shorter than they say."""
+    """Refuse a folder with files of other formats, and tables that are shorter than their headers state."""
     if path.suffix.lower() != ".gdb":
         raise LabelsError(f"{path} holds the files of a geodatabase: give the folder a name that ends in .gdb")
     for number, file in enumerate(path.iterdir()):

@@ -33,9 +33,9 @@ def find_style(path: Path, layer: str, field: str) -> Style:
 
 
 def _style_texts(path: Path, layer: str) -> Iterator[str]:
-    beside = path.with_suffix(".qml")
-    if beside.is_file() and beside.stat().st_size <= _LONGEST:
-        yield beside.read_text(encoding="utf-8", errors="replace")
+    style = path.with_suffix(".qml")
+    if style.is_file() and style.stat().st_size <= _LONGEST:
+        yield style.read_text(encoding="utf-8", errors="replace")
     if path.is_dir():
         return
     with path.open("rb") as file:

@@ -134,8 +134,8 @@ def _simple_parts(geometries: Geometries, feature: Ints) -> tuple[Geometries, In
 def _parts_of_type(shapes: Geometries, feature: Ints, kind: Ints) -> tuple[Geometries, Ints]:
     """Simple parts of the results of an operation on shapes of type ``kind``, without parts of lower dimension."""
     parts, of = _simple_parts(shapes, np.arange(shapes.size))
-    same = shapely.get_dimensions(parts) == np.where(kind[of] == _POLYGON, 2, np.minimum(kind[of], 1))
-    return parts[same], feature[of[same]]
+    has_dimension = shapely.get_dimensions(parts) == np.where(kind[of] == _POLYGON, 2, np.minimum(kind[of], 1))
+    return parts[has_dimension], feature[of[has_dimension]]
 
 
 def _repair(shapes: Geometries, feature: Ints) -> tuple[Geometries, Ints, int]:

@@ -95,11 +95,11 @@ def groups_to_swath(
     groups: npt.NDArray[np.int32], grid_labels: npt.NDArray[np.int16], swath: npt.NDArray[np.int16], lookup: Lookup
 ) -> npt.NDArray[np.int32]:
     """The group of each labelled pixel of ``swath``: that of the first grid pixel with its label."""
-    seen = (grid_labels > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
-    at = lookup.rows[seen].astype(np.int64) * swath.shape[1] + lookup.cols[seen]
-    same = grid_labels[seen] == swath.ravel()[at]
+    is_in_swath = (grid_labels > 0) & (lookup.rows >= 0) & (lookup.cols >= 0)
+    at = lookup.rows[is_in_swath].astype(np.int64) * swath.shape[1] + lookup.cols[is_in_swath]
+    has_label = grid_labels[is_in_swath] == swath.ravel()[at]
     swath_groups = np.zeros(swath.shape, dtype=np.int32)
-    swath_groups.ravel()[at[same][::-1]] = groups[seen][same][::-1]  # the last assignment remains
+    swath_groups.ravel()[at[has_label][::-1]] = groups[is_in_swath][has_label][::-1]  # the last assignment remains
     return swath_groups
 
 

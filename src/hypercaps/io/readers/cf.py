@@ -137,13 +137,13 @@ def _band_info(variable: Variable, variables: Variables, axis: int) -> tuple[Ban
     lists = [v for v in variables.values() if dim and v.dims == (dim,) and v.shape == count and v.is_numeric]
     good = _band_list(variable, lists, _GOOD_NAMES, count[0])
     flags = None if good is None else good[0] != 0
-    found = _band_list(variable, lists, _WAVELENGTH_NAMES, count[0])
-    if found is None:
+    band_list = _band_list(variable, lists, _WAVELENGTH_NAMES, count[0])
+    if band_list is None:
         by_units = (v for v in lists if "wavelength" in v.text("standard_name") or is_wavelength_unit(v.text("units")))
-        found = next(((v.read_scaled(), v.text("units")) for v in by_units), None)
-    if found is None:
+        band_list = next(((v.read_scaled(), v.text("units")) for v in by_units), None)
+    if band_list is None:
         return None, flags
-    waves, units = found
+    waves, units = band_list
     if not _are_positive(waves):
         warn_data(f"{variable.path.name}: some wavelengths are no numbers above 0, so none is used")
         return None, flags

@@ -96,12 +96,12 @@ def _lookup(file: Hdf5, cube: Variable) -> Lookup | None:
             "are expected, get the product again"
         )
     col, row = _positions(x), _positions(y)
-    seen = (col >= 0) & (row >= 0)
-    if (col[seen] >= cols).any() or (row[seen] >= rows).any():
+    has_pixel = (col >= 0) & (row >= 0)
+    if (col[has_pixel] >= cols).any() or (row[has_pixel] >= rows).any():
         raise SceneError(
             f"{file.path} has a ground table that points outside of its swath of {rows} x {cols}: get it again"
         )
-    col[~seen] = row[~seen] = -1
+    col[~has_pixel] = row[~has_pixel] = -1
     return Lookup(row, col, crs, transform)
 
 

@@ -74,7 +74,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
 
     address : http address to read instead of the local file; no sidecar files are read then
     """
-    blocks, beside = (None, None) if address else (check_tiff(path), checked_sidecars(path))
+    blocks, aux_xml = (None, None) if address else (check_tiff(path), checked_sidecars(path))
     with opened_geotiff(address or path) as dataset:
         if "OVERVIEW_FILE" in dataset.tags(ns="OVERVIEWS"):
             raise SceneError(f"{path} refers to another file for overviews, which is not opened: remove the reference")
@@ -115,7 +115,7 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
             offset=None if (offset == 0).all() else offset,
             crs=dataset.crs.to_wkt() if dataset.crs else None,
             transform=None if dataset.transform.is_identity else dataset.transform[:6],
-            names=_category_names(beside) if one else {},
+            names=_category_names(aux_xml) if one else {},
             colors=_color_table(dataset) if one else {},
             block=None if block[1] == dataset.width else block,  # strips are as wide as the raster
         )
@@ -157,11 +157,11 @@ def checked_sidecars(path: Path) -> Element | None:
     GDAL opens masks and overviews with any driver: only TIFFs are accepted.
     """
     for suffix in (".msk", ".ovr", ".MSK", ".OVR"):
-        beside = path.with_name(path.name + suffix)
-        if beside.is_file():
-            with beside.open("rb") as file:
+        sidecar = path.with_name(path.name + suffix)
+        if sidecar.is_file():
+            with sidecar.open("rb") as file:
                 if not file.read(4).startswith(TIFF_MARKS):
-                    raise SceneError(f"{beside} is not a TIFF, as a mask or overview must be: remove it")
+                    raise SceneError(f"{sidecar} is not a TIFF, as a mask or overview must be: remove it")
     metadata = path.with_name(path.name + ".aux.xml")
     return read_xml(metadata) if metadata.is_file() else None
 
@@ -187,7 +187,7 @@ def _color_table(dataset: Any) -> dict[int, Rgb]:
     return {label: (r, g, b) for label, (r, g, b, _) in table.items() if (r, g, b) != (0, 0, 0)}
 
 
-def _category_names(beside: Element | None) -> dict[int, str]:
+def _category_names(aux_xml: Element | None) -> dict[int, str]:
     """Class names by label from the .aux.xml beside a GeoTIFF, where GDAL stores them; rasterio does not read them."""
-    categories = [] if beside is None else beside.findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
+    categories = [] if aux_xml is None else aux_xml.findall("./PAMRasterBand[@band='1']/CategoryNames/Category")
     return {label: entry.text for label, entry in enumerate(categories) if entry.text}

@@ -90,13 +90,13 @@ class _Parts(NamedTuple):
             c0, c1 = max(cols.start, at.c0), min(cols.stop, at.c1)
             if r0 >= r1 or c0 >= c1:
                 continue
-            here = (slice(r0 - rows.start, r1 - rows.start), slice(c0 - cols.start, c1 - cols.start))
-            if valid[here].all():
+            target = (slice(r0 - rows.start, r1 - rows.start), slice(c0 - cols.start, c1 - cols.start))
+            if valid[target].all():
                 continue
             values, defined = self._read(tile, slice(r0 - at.r0, r1 - at.r0), slice(c0 - at.c0, c1 - at.c0), bands)
             # A pixel valid in all bands replaces one that lacks bands, which in turn is better than nodata.
-            better = ~valid[here].all(axis=2) & (defined.all(axis=2) | ~valid[here].any(axis=2))
-            stored[here][better], valid[here][better] = values[better], defined[better]
+            better = ~valid[target].all(axis=2) & (defined.all(axis=2) | ~valid[target].any(axis=2))
+            stored[target][better], valid[target][better] = values[better], defined[better]
         return RawWindow(stored, valid)
 
     def _read(self, tile: StoredRaster, rows: slice, cols: slice, bands: Bands) -> tuple[npt.NDArray[Any], Bools]:

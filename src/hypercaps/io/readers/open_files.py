@@ -1,6 +1,6 @@
 """Files that stay open while a thread reads several windows of them.
 
-Readers that open a file for every window ask here first. To open a GeoTIFF of many bands takes longer than to
+Readers that open a file for every window call :func:`opened`. To open a GeoTIFF of many bands takes longer than to
 read a row.
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.ma  # by rasterio when it writes: imported with it, which may happen beside other work
+import numpy.ma  # rasterio imports it when it writes: here, that may happen in parallel with other work
 import numpy.typing as npt
 import rasterio
 import rasterio.shutil
@@ -30,7 +30,7 @@ from hypercaps.io.writers.raster_kind import RasterKind
 Strip = Callable[[int, int], npt.NDArray[Any]]  # rows r0 to r1 -> (bands, r1 - r0, columns)
 _STRIP_VALUES = 1 << 22  # of all bands of a strip
 _CACHE = 32 << 20  # bytes of GDAL's block cache
-_MEMORY = 64 << 20  # bytes, where the caller says nothing
+_MEMORY = 64 << 20  # default, bytes
 
 
 def encode(values: npt.NDArray[Any], kind: RasterKind) -> npt.NDArray[Any]:

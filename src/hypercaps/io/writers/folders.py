@@ -12,16 +12,16 @@ from hypercaps.io.writers.atomic import translate_write_errors
 @contextmanager
 def folders_for(files: Iterable[Path]) -> Iterator[None]:
     """Create the missing folders of files; if writing them fails, remove those that are still empty."""
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         for folder in dict.fromkeys(file.absolute().parent for file in files):
             with translate_write_errors(folder):
                 for place in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
                     place.mkdir()
-                    made.append(place)
+                    created.append(place)
         yield
     except BaseException:
-        for folder in reversed(made):
+        for folder in reversed(created):
             try:
                 folder.rmdir()
             except OSError:  # it has files

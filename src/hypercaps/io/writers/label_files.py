@@ -75,10 +75,10 @@ def _write_raster(path: Path, labels: Labels, scene: Scene) -> None:
     )
     grid = MapGrid((scene.rows, scene.cols), scene.crs, scene.transform)  # of a swath: its own rows and columns
     values = labels.array.astype(kind.dtype)
-    beside = legend_files(path, labels.legend)  # names, which a GeoTIFF itself does not have
-    with write_all_or_nothing([path, *beside]) as temporary:
+    sidecars = legend_files(path, labels.legend)  # names, which a GeoTIFF itself does not have
+    with write_all_or_nothing([path, *sidecars]) as temporary:
         write_cog(temporary[path], kind, grid, lambda r0, r1: values[None, r0:r1])
-        for name, content in beside.items():
+        for name, content in sidecars.items():
             temporary[name].write_bytes(content)
 
 
@@ -129,7 +129,7 @@ def _write_polygons(path: Path, labels: Labels, scene: Scene) -> None:
 def _outlines(labels: Labels) -> tuple[list[int], npt.NDArray[np.object_]]:
     """Class number (G,) and outline (G,) of each group of pixels, in columns and rows."""
     import shapely
-    from rasterio.features import shapes as outlines
+    from rasterio.features import shapes
     from rasterio.transform import Affine
 
     array = np.ascontiguousarray(labels.array)
@@ -140,11 +140,11 @@ def _outlines(labels: Labels) -> tuple[list[int], npt.NDArray[np.object_]]:
     raster = np.zeros(array.shape, dtype=np.int32)
     raster[array > 0] = number.ravel() + 1
     parts: list[list[object]] = [[] for _ in pairs]
-    for shape, value in outlines(raster, mask=raster > 0, connectivity=4, transform=Affine.identity()):
+    for shape, value in shapes(raster, mask=raster > 0, connectivity=4, transform=Affine.identity()):
         rings = shape["coordinates"]
         parts[int(value) - 1].append(shapely.Polygon(rings[0], rings[1:]))
-    found = np.array([shapely.MultiPolygon(polygons) for polygons in parts], dtype=object)
-    return pairs[:, 1].tolist(), found
+    outlines = np.array([shapely.MultiPolygon(polygons) for polygons in parts], dtype=object)
+    return pairs[:, 1].tolist(), outlines
 
 
 def _placed(xy: npt.NDArray[np.float64], scene: Scene) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -57,8 +57,8 @@ def _category_names(legend: Legend) -> bytes:
 def _qgis_style(legend: Legend) -> bytes:
     root = Element("qgis", version="3.28.0", styleCategories="Symbology")
     root.append(Comment(f" {_MARK} "))
-    look = {"type": "paletted", "band": "1", "opacity": "1", "alphaBand": "-1", "nodataColor": ""}
-    renderer = SubElement(SubElement(root, "pipe"), "rasterrenderer", look)
+    settings = {"type": "paletted", "band": "1", "opacity": "1", "alphaBand": "-1", "nodataColor": ""}
+    renderer = SubElement(SubElement(root, "pipe"), "rasterrenderer", settings)
     SubElement(renderer, "rasterTransparency")
     palette = SubElement(renderer, "colorPalette")
     for entry in legend:

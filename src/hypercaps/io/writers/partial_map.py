@@ -134,10 +134,10 @@ class PartialMap:
         if not any(head):  # killed before the header was written
             self._begin()
             return
-        begun = _read_header(head)
-        if begun is None:
+        digests = _read_header(head)
+        if digests is None:
             raise OutputError(f"{self.path} is not an unfinished map of this hypercaps: move or delete it")
-        if changed := [name for name, digest in self._identity.items() if begun.get(name) != digest]:
+        if changed := [name for name, digest in self._identity.items() if digests.get(name) != digest]:
             raise OutputError(f"{self.path} was begun with another {changed[0]}: give the same as then, or delete it")
         if os.fstat(self._file).st_size != self.size:
             raise OutputError(f"{self.path} is damaged: delete it, and map from the start")
@@ -226,7 +226,7 @@ def _read_header(head: bytes) -> dict[str, str] | None:
     if not head.startswith(_MARK):
         return None
     try:
-        begun = json.loads(head[len(_MARK) :].rstrip(b"\0"))
+        digests = json.loads(head[len(_MARK) :].rstrip(b"\0"))
     except ValueError:
         return None
-    return begun if isinstance(begun, dict) else None
+    return digests if isinstance(digests, dict) else None

@@ -150,7 +150,7 @@ def _map_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats, 
 def _exact_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """(N, 2) the first map pixel, rows and columns, that shows each of these pixels of a swath, and (N,) whether any
     does."""
-    places, found = np.full((len(rows), 2), np.nan), np.zeros(len(rows), dtype=bool)
+    places, is_exact = np.full((len(rows), 2), np.nan), np.zeros(len(rows), dtype=bool)
     width = int(max(lookup.cols.max(initial=0), cols.max(initial=0))) + 1
     codes = (rows * width + cols).astype(np.int64)  # (N,)
     for r in range(lookup.shape[0]):
@@ -161,10 +161,10 @@ def _exact_positions(lookup: Lookup, rows: Floats, cols: Floats) -> tuple[Floats
         if shown.size == 0:
             continue
         at = np.minimum(np.searchsorted(shown, codes), shown.size - 1)
-        here = ~found & (shown[at] == codes)
-        places[here, 0], places[here, 1] = r, inside[first[at[here]]]
-        found |= here
-    return places, found
+        matches = ~is_exact & (shown[at] == codes)
+        places[matches, 0], places[matches, 1] = r, inside[first[at[matches]]]
+        is_exact |= matches
+    return places, is_exact
 
 
 def to_wgs84(path: Path, crs: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:

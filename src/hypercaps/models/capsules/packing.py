@@ -89,9 +89,9 @@ def routing_sizes(viewpoints: Array | Tensor, iterations: int, pixels: int) -> n
 def _fill(array: Array, *sizes: int) -> Array:
     """A copy with zeros at the ends of its last dimensions up to ``sizes`` (-1: as it is), on whole cache lines."""
     kept, last = array.shape[: -len(sizes)], array.shape[-len(sizes) :]
-    whole = tuple(have if size == -1 else size for size, have in zip(sizes, last, strict=True))
-    filled: Array = native.empty((*kept, *whole))
-    if whole != last:
+    full = tuple(have if size == -1 else size for size, have in zip(sizes, last, strict=True))
+    filled: Array = native.empty((*kept, *full))
+    if full != last:
         filled[...] = 0
     filled[tuple(slice(size) for size in array.shape)] = array
     return filled
