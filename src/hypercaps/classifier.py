@@ -218,19 +218,7 @@ class ConvCapsClassifier(ModelUser, Parameters):
         own_cache = SceneCache(scene)
         cache = own_cache if cache is None else cache
         cache.check_is_of(scene)
-        settings = self._settings()
-        settings.check()
-        labels.check_fits(scene)
-        labels = labels.where_valid(scene)
-        warn_of_similar_names(labels.legend)
-        split = settings.draw_split(labels, scene) if split is None else split.with_patch(settings.spec.patch_side)
-        check_split(split, labels)
-        self.__dict__.pop("scores_", None)  # of an earlier model
-        self._known = None
-        self.split_: Split = split
-        self.folds_: Folds | None = settings.draw_folds(scene, labels, split)
-        self.selection_: FoldedResult | None = None
-        self.baseline_: Baseline | None = None
+        labels = self._draw(scene, labels, split)
         observer = observer or FoldObserver()
         if progress is None and (on_progress is not None or observer != FoldObserver()):
             progress = False  # the caller shows progress
@@ -247,6 +235,23 @@ class ConvCapsClassifier(ModelUser, Parameters):
             if evaluate:
                 self._evaluate_fit(cache, labels, shown)
         return self
+
+    def _draw(self, scene: Scene, labels: Labels, split: Split | None) -> Labels:
+        """Check parameters and input and draw split and folds; returns the labels on valid pixels."""
+        settings = self._settings()
+        settings.check()
+        labels.check_fits(scene)
+        labels = labels.where_valid(scene)
+        warn_of_similar_names(labels.legend)
+        split = settings.draw_split(labels, scene) if split is None else split.with_patch(settings.spec.patch_side)
+        check_split(split, labels)
+        self.__dict__.pop("scores_", None)  # of an earlier model
+        self._known = None
+        self.split_: Split = split
+        self.folds_: Folds | None = settings.draw_folds(scene, labels, split)
+        self.selection_: FoldedResult | None = None
+        self.baseline_: Baseline | None = None
+        return labels
 
     def _add_scene_statistics(self, cache: SceneCache, labels: Labels) -> None:
         """Add band statistics and familiarity to the model, which recognise other scenes and unknown ground."""

@@ -14,7 +14,7 @@ from hypercaps.cli.progress import RunProgress
 from hypercaps.cli.root import app
 from hypercaps.cli.values import (
     STDOUT,
-    Given,
+    CommandOptions,
     check_device,
     check_json_file,
     open_cube,
@@ -70,12 +70,12 @@ def evaluate(
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_split
 
-    given = Given.of(ctx)
-    refuse_together(given, "both", ("split_file", "resample"))
-    refuse_together(given, "quiet", ("progress",))
+    options = CommandOptions.of(ctx)
+    refuse_together(options, "both", ("split_file", "resample"))
+    refuse_together(options, "quiet", ("progress",))
     if not both:
-        refuse_without(given, "block", "--both")
-    check_device(given)
+        refuse_without(options, "block", "--both")
+    check_device(options)
     check_json_file(json_file, input_files(model, scene, *(labels or ()), split_file, wavelengths))
     cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
 
@@ -85,7 +85,7 @@ def evaluate(
     classifier = load_model(model, device=device, precision=precision)
     trained = classifier.model_
     truth = open_truth(scene, labels, cube, class_field, allow_remote, trained.legend, quiet=quiet)
-    prepared = prepare_for(trained, cube, resample, adapt, typed="adapt" in given.typed)
+    prepared = prepare_for(trained, cube, resample, adapt, typed="adapt" in options.typed)
     set_threads(threads)
     metrics: RunMetrics | Mapping[str, RunMetrics]
     with RunProgress(console_err(quiet=quiet)) as shown:
@@ -101,13 +101,13 @@ def evaluate(
 
 
 def _evaluate(
-    classifier: ConvCapsClassifier, cube: Scene, truth: Labels, given: Split | None, on_progress: OnProgress
+    classifier: ConvCapsClassifier, cube: Scene, truth: Labels, split: Split | None, on_progress: OnProgress
 ) -> RunMetrics:
     """Score the test pixels; for a model that was trained on all of these labels, the stored out-of-fold scores."""
     from hypercaps.pipeline.evaluate import evaluation_metrics, evaluation_split, stored_metrics
 
     model = classifier.model_
-    if given is None and model.split.labels == truth.digest():
+    if split is None and model.split.labels == truth.digest():
         stored = stored_metrics(model, cube)
         if stored is not None:
             console_err().print(
@@ -116,8 +116,8 @@ def _evaluate(
                 soft_wrap=True,
             )
             return stored
-    split = evaluation_split(model, cube, truth, given)
-    return evaluation_metrics(model, cube, classifier.evaluate(cube, truth, split, on_progress), split)
+    tested = evaluation_split(model, cube, truth, split)
+    return evaluation_metrics(model, cube, classifier.evaluate(cube, truth, tested, on_progress), tested)
 
 
 def _show(metrics: RunMetrics | Mapping[str, RunMetrics], json_file: Path | None, *, quiet: bool) -> None:

@@ -14,7 +14,7 @@ from hypercaps.cli import options as opt
 from hypercaps.cli.messages import console_err, plain, say, say_written, shows_bars
 from hypercaps.cli.root import app
 from hypercaps.cli.values import (
-    Given,
+    CommandOptions,
     check_device,
     cluster_of,
     memory_bytes,
@@ -70,38 +70,49 @@ def map_(
     --out map.tif; --coverage writes map_sets.tif. Finished windows are kept in
     map.tif.partial until the map is complete. See docs/maps.md.
     """
+    options = CommandOptions.of(ctx)
+    refuse_together(options, "cluster", ("workers",))
+    refuse_together(options, "quiet", ("progress",))
+    request = _make_request(options)
+    check_device(options)
+    _map(options, request)
+    for path in [request.main] if quiet else request.outputs():
+        say_written(path)
+    style = out.with_suffix(".qml") if "classes" in request.files else None
+    events.write_result({**request.files, "picture": request.picture, "style": style})
+
+
+def _map(options: CommandOptions, request: MapRequest) -> None:
+    """Map the scene; Ctrl-C leaves the finished windows in the partial map."""
     from hypercaps.io.open import open_mask
     from hypercaps.io.writers.atomic import file_sha256
 
-    given = Given.of(ctx)
-    refuse_together(given, "cluster", ("workers",))
-    refuse_together(given, "quiet", ("progress",))
-    request = _make_request(given)
-    check_device(given)
-    cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
-    if mask:
-        request = replace(request, mask=open_mask(mask, cube))
+    quiet, threads = options["quiet"], options["threads"]
+    cube = open_cube(options["scene"], options["wavelengths"], options["allow_remote"], quiet=quiet)
+    if options["mask"]:
+        request = replace(request, mask=open_mask(options["mask"], cube))
 
     from hypercaps.loading import load_model  # may import torch: only after the inputs could be read
     from hypercaps.pipeline.map import make_map
 
-    classifier = load_model(model, device=device, precision=precision)
+    model = options["model"]
+    classifier = load_model(model, device=options["device"], precision=options["precision"])
     request.check_model(classifier.model_)
-    prepared = prepare_for(classifier.model_, cube, resample, adapt, typed="adapt" in given.typed)
+    is_typed = "adapt" in options.typed
+    prepared = prepare_for(classifier.model_, cube, options["resample"], options["adapt"], typed=is_typed)
     set_threads(threads)
     try:
-        with cluster_of(cluster, workers, threads) as pool, _progress_callback(quiet=quiet) as on_progress:
-            mapper = None if pool is None else _mapper_on(pool, given, prepared, request)
+        with (
+            cluster_of(options["cluster"], options["workers"], threads) as pool,
+            _progress_callback(quiet=quiet) as on_progress,
+        ):
+            mapper = None if pool is None else _mapper_on(pool, options, prepared, request)
             sha256 = file_sha256(model)
             make_map(classifier, prepared, request, model_sha256=sha256, mapper=mapper, on_progress=on_progress)
     except KeyboardInterrupt:
         kept = f"What is finished is in {plain(request.partial)}: the same command with --resume goes on."
         say(f"Stopped. {kept if request.partial.exists() else 'Nothing was written.'}")
         raise typer.Exit(130) from None
-    for path in [request.main] if quiet else request.outputs():
-        say_written(path)
-    style = out.with_suffix(".qml") if "classes" in request.files else None
-    events.write_result({**request.files, "picture": request.picture, "style": style})
 
 
 @contextmanager
@@ -116,47 +127,47 @@ def _progress_callback(*, quiet: bool) -> Iterator[OnProgress | None]:
         yield shown.mapping
 
 
-def _make_request(given: Given) -> MapRequest:
+def _make_request(options: CommandOptions) -> MapRequest:
     from hypercaps.io.inputs import input_files
     from hypercaps.pipeline.requests import MapRequest
 
-    out = given["out"]
+    out = options["out"]
     is_picture = out.suffix.lower() == ".png"
     layers = {
         "classes": None if is_picture else out,
-        "confidence": given["confidence"],
-        "familiarity": given["familiarity"],
-        "probabilities": given["probabilities"],
-        "sets": None if given["coverage"] is None else out.with_name(f"{out.stem}_sets.tif"),
+        "confidence": options["confidence"],
+        "familiarity": options["familiarity"],
+        "probabilities": options["probabilities"],
+        "sets": None if options["coverage"] is None else out.with_name(f"{out.stem}_sets.tif"),
     }
     request = MapRequest(
         {name: path for name, path in layers.items() if path is not None},
         picture=out if is_picture else None,
-        memory=memory_bytes(given["memory"]),
-        reject=given["reject"],
-        unknown=given["unknown"],
-        coverage=given["coverage"],
-        confidence_dtype=given["confidence_dtype"],
-        resume=given["resume"],
+        memory=memory_bytes(options["memory"]),
+        reject=options["reject"],
+        unknown=options["unknown"],
+        coverage=options["coverage"],
+        confidence_dtype=options["confidence_dtype"],
+        resume=options["resume"],
     )
-    inputs = input_files(given["model"], given["scene"], given["mask"], given["wavelengths"])
+    inputs = input_files(options["model"], options["scene"], options["mask"], options["wavelengths"])
     # A map reads no style, and one beside the scene may be that of an earlier map of the same name.
     request.check_outputs([path for path in inputs if path.suffix.lower() != ".qml"])
     return request
 
 
-def _mapper_on(pool: Cluster, given: Given, prepared: PreparedScene, request: MapRequest) -> Mapper:
+def _mapper_on(pool: Cluster, options: CommandOptions, prepared: PreparedScene, request: MapRequest) -> Mapper:
     from hypercaps.pipeline.cluster_map import cluster_mapper
 
-    return cluster_mapper(pool, _make_job(given, prepared), request)
+    return cluster_mapper(pool, _make_job(options, prepared), request)
 
 
-def _make_job(given: Given, prepared: PreparedScene) -> MapJob:
+def _make_job(options: CommandOptions, prepared: PreparedScene) -> MapJob:
     """What the workers of a cluster need to open model and scene themselves."""
     from hypercaps.io.open import Opening
     from hypercaps.io.options import OpenOptions
     from hypercaps.pipeline.cluster_map import MapJob
 
-    options = OpenOptions(wavelengths=given["wavelengths"], allow_remote=given["allow_remote"])
-    chosen = {name: given[name] for name in ("device", "precision")}
-    return MapJob.of(given["model"], Opening.of(given["scene"], options), prepared, **chosen)
+    how = OpenOptions(wavelengths=options["wavelengths"], allow_remote=options["allow_remote"])
+    chosen = {name: options[name] for name in ("device", "precision")}
+    return MapJob.of(options["model"], Opening.of(options["scene"], how), prepared, **chosen)

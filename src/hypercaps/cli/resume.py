@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from hypercaps.cli.values import STDOUT, Given, command_line
+from hypercaps.cli.values import STDOUT, CommandOptions, command_line
 from hypercaps.errors import CheckpointError
 
 # Options that may differ when a training is continued: the result does not depend on them.
@@ -21,21 +21,21 @@ _FREE = frozenset({"resume", "budget", "threads", "memory", "debug", "allow_remo
 _NEW_EACH_TIME = frozenset({"resume", "out", "budget", "debug", "allow_remote", "json_file", "progress", "quiet"})
 
 
-def kept_options(given: Given) -> dict[str, Any]:
-    """What a checkpoint keeps of the command: typed options, the folder that file names are relative to."""
-    options = {name: _as_json(given[name]) for name in sorted(given.typed - _NEW_EACH_TIME)}
-    return {"options": options, "folder": str(Path.cwd()), "command": command_line()}
+def kept_options(options: CommandOptions) -> dict[str, Any]:
+    """The part of the command that a checkpoint keeps: typed options, the folder that file names are relative to."""
+    typed = {name: _as_json(options[name]) for name in sorted(options.typed - _NEW_EACH_TIME)}
+    return {"options": typed, "folder": str(Path.cwd()), "command": command_line()}
 
 
 @dataclass(frozen=True)
-class BegunTraining:
+class StoppedTraining:
     """A training that was stopped."""
 
     out: Path  # the run folder
     kept: Mapping[str, Any]  # what kept_options returned
 
     @classmethod
-    def read(cls, out: Path) -> BegunTraining:
+    def read(cls, out: Path) -> StoppedTraining:
         """The training whose checkpoint is in a run folder."""
         from hypercaps.io.writers.run_folder import CHECKPOINT
         from hypercaps.training.checkpoint import read_checkpoint
@@ -55,27 +55,27 @@ class BegunTraining:
             )
         return cls(out, kept)
 
-    def options(self, given: Given, ctx: typer.Context) -> Given:
-        """The options that the training was begun with; refuse typed ones that contradict them.
+    def merged_with(self, options: CommandOptions, ctx: typer.Context) -> CommandOptions:
+        """The options that the training was started with; refuse typed ones that contradict them.
 
         To be called outside of ``in_its_folder``: the run folder is relative to the user's own.
         """
-        begun, values = self.kept["options"], self._values(ctx)
-        for name in sorted(given.typed - _FREE):
-            if name == "out" and given["out"].absolute() == self.out.absolute():
+        kept, values = self.kept["options"], self._values(ctx)
+        for name in sorted(options.typed - _FREE):
+            if name == "out" and options["out"].absolute() == self.out.absolute():
                 continue
-            if _as_json(given[name]) != begun.get(name, _as_json(given.defaults.get(name))):
+            if _as_json(options[name]) != kept.get(name, _as_json(options.defaults.get(name))):
                 raise CheckpointError(
                     f"{_shown(name)} does not agree with the training in {self.out}, which was begun by "
                     f"'{self.kept['command']}': leave it out"
                 )
-        typed = {name: given[name] for name in given.typed & _FREE}
+        typed = {name: options[name] for name in options.typed & _FREE}
         if typed.get("json_file") not in (None, STDOUT):
             typed["json_file"] = typed["json_file"].absolute()
         return replace(
-            given,
-            values={**given.values, **values, **typed, "out": self.out if self._is_here else self.out.absolute()},
-            typed=frozenset(values) | given.typed | {"out"},
+            options,
+            values={**options.values, **values, **typed, "out": self.out if self._is_here else self.out.absolute()},
+            typed=frozenset(values) | options.typed | {"out"},
         )
 
     def _values(self, ctx: typer.Context) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class BegunTraining:
         return values
 
     def in_its_folder(self) -> AbstractContextManager[None]:
-        """File names are relative to the folder in which the training was begun, if that still exists."""
+        """File names are relative to the folder in which the training was started, if that still exists."""
         return nullcontext() if self._is_here else chdir(self.kept["folder"])
 
     @property

@@ -10,7 +10,7 @@ import typer
 from hypercaps.cli import options as opt
 from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.root import app
-from hypercaps.cli.values import Given, cluster_of, command_line, listed, refuse_together, set_threads
+from hypercaps.cli.values import CommandOptions, cluster_of, command_line, listed, refuse_together, set_threads
 from hypercaps.errors import StudyError
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def study(
 
     if budget is not None and not budget > 0:
         raise StudyError(f"a budget of {budget:g} minutes leaves no time for a run: give more than 0")
-    given = Given.of(ctx)
-    refuse_together(given, "cluster", ("workers",))
+    options = CommandOptions.of(ctx)
+    refuse_together(options, "cluster", ("workers",))
     plan = open_study(which).only(methods=listed(methods), scenes=listed(scenes), repeats=repeats)
 
     from hypercaps.cli import progress, tables
     from hypercaps.study.study import StudyCallbacks, run_study  # imports torch: only after the study could be read
 
-    if "workers" in given.typed and workers == 1:
+    if "workers" in options.typed and workers == 1:
         set_threads(max(1, (os.cpu_count() or 1) - 1))  # one core stays free for other work
     console = console_err(quiet=quiet)
     try:

@@ -13,11 +13,11 @@ from hypercaps.cli import events
 from hypercaps.cli import options as opt
 from hypercaps.cli.messages import console_err, console_out, plain, say
 from hypercaps.cli.progress import RunProgress
-from hypercaps.cli.resume import BegunTraining, kept_options
+from hypercaps.cli.resume import StoppedTraining, kept_options
 from hypercaps.cli.root import app
 from hypercaps.cli.values import (
     STDOUT,
-    Given,
+    CommandOptions,
     check_device,
     check_json_file,
     listed,
@@ -154,49 +154,49 @@ def train(
     'hypercaps train --resume DIR' and ends with the same model. See
     docs/run-folder.md.
     """
-    given = Given.of(ctx)
-    refuse_together(given, "quiet", ("progress",))
+    options = CommandOptions.of(ctx)
+    refuse_together(options, "quiet", ("progress",))
     if resume is None:
-        _check_needed(given)
-        _train(given, kept_options(given))
+        _check_needed(options)
+        _train(options, kept_options(options))
         return
-    begun = BegunTraining.read(resume)
-    options = begun.options(given, ctx)
-    with begun.in_its_folder():
-        _train(options, begun.kept, resume=True)
+    stopped = StoppedTraining.read(resume)
+    resumed = stopped.merged_with(options, ctx)
+    with stopped.in_its_folder():
+        _train(resumed, stopped.kept, resume=True)
 
 
-def _train(given: Given, repeat: Mapping[str, Any], *, resume: bool = False) -> None:
+def _train(options: CommandOptions, repeat: Mapping[str, Any], *, resume: bool = False) -> None:
     """Train as the options say; ``repeat`` is what a checkpoint keeps of them."""
-    choices = _choose_defaults(given)
-    request = replace(_make_request(given, choices), repeat=repeat, command=repeat["command"], resume=resume)
-    parameters = _classifier_parameters(given, choices)
-    _check_parameters(given, choices, parameters)
-    _check_folder(given, resume)
-    quiet, remote = given["quiet"], given["allow_remote"]
-    cube = open_cube(given["scene"], given["wavelengths"], remote, quiet=quiet)
-    truth = open_truth(given["scene"], given["labels"], cube, given["class_field"], remote, quiet=quiet)
-    request = _with_files(request, given, cube, truth)
+    choices = _choose_defaults(options)
+    request = replace(_make_request(options, choices), repeat=repeat, command=repeat["command"], resume=resume)
+    parameters = _classifier_parameters(options, choices)
+    _check_parameters(options, choices, parameters)
+    _check_folder(options, resume)
+    quiet, remote = options["quiet"], options["allow_remote"]
+    cube = open_cube(options["scene"], options["wavelengths"], remote, quiet=quiet)
+    truth = open_truth(options["scene"], options["labels"], cube, options["class_field"], remote, quiet=quiet)
+    request = _with_files(request, options, cube, truth)
 
     from hypercaps.classifier import ConvCapsClassifier
     from hypercaps.pipeline.train import train_run  # imports torch: only after the inputs could be read
 
-    set_threads(given["threads"])
+    set_threads(options["threads"])
     progress = console_err(quiet=quiet)
     if not quiet:
-        about = progress if given["json_file"] == STDOUT else console_out()
+        about = progress if options["json_file"] == STDOUT else console_out()
         if resume:
             about.print(f"Continues {plain(repeat['command'])!r}.", soft_wrap=True)
         about.print(choices.in_words(), soft_wrap=True)
     try:
         with RunProgress(progress) as shown:
             classifier = ConvCapsClassifier(**parameters)
-            result = train_run(classifier, cube, truth, given["out"], request, shown.observer())
+            result = train_run(classifier, cube, truth, options["out"], request, shown.observer())
     except Paused as paused:
         say(f"[yellow]Paused[/]: {plain(paused)}.")
         return
     _say_what_is_missing(result, request)
-    _show_result(result, given)
+    _show_result(result, options)
     if _was_interrupted(result, request):
         raise typer.Exit(130)
 
@@ -219,110 +219,110 @@ class Choices(NamedTuple):
         return f"Method [bold]{self.method}[/], {how} ({self.why})."
 
 
-def _check_needed(given: Given) -> None:
+def _check_needed(options: CommandOptions) -> None:
     """Refuse a new training without a scene or a folder."""
-    if given["scene"] is None:
+    if options["scene"] is None:
         raise SceneError("no scene was given: name one, or continue a training that was stopped with --resume DIR")
-    if given["out"] is None:
+    if options["out"] is None:
         raise OutputError("no folder for the results was given: name a new one with --out DIR")
 
 
-def _choose_defaults(given: Given) -> Choices:
+def _choose_defaults(options: CommandOptions) -> Choices:
     """Users' own labels get folds and the method that fits them; public scenes are split as in the paper."""
     from hypercaps.io import catalog
 
-    is_public = not given["labels"] and given["scene"] in catalog.names()
+    is_public = not options["labels"] and options["scene"] in catalog.names()
     whose = "labels of a public scene, as in the paper" if is_public else "your own labels"
-    shares = [name for name in ("train", "val", "per_class", "split_file") if name in given.typed]
-    split, method = given["split"], given["method"]
+    shares = [name for name in ("train", "val", "per_class", "split_file") if name in options.typed]
+    split, method = options["split"], options["method"]
     if split is None:
-        split = "file" if "split_file" in shares else "random" if is_public or shares or given["both"] else "folds"
-    named = [name for name in ("recipe", "epochs", "batch_size", "patch", "whitening") if given[name] is not None]
+        split = "file" if "split_file" in shares else "random" if is_public or shares or options["both"] else "folds"
+    named = [name for name in ("recipe", "epochs", "batch_size", "patch", "whitening") if options[name] is not None]
     if method is None:  # options of a network mean the network
-        method = "auto" if given["candidates"] or not (is_public or named or given["both"]) else "convcapsnet"
-    chosen = [f"--{name}" for name in ("split", "method") if given[name] is not None]
+        method = "auto" if options["candidates"] or not (is_public or named or options["both"]) else "convcapsnet"
+    chosen = [f"--{name}" for name in ("split", "method") if options[name] is not None]
     choices = Choices(split, method, f"{whose}; {' and '.join(chosen)} given" if chosen else whose)
-    _check_split_options(given, choices)
+    _check_split_options(options, choices)
     return choices
 
 
-def _check_split_options(given: Given, choices: Choices) -> None:
+def _check_split_options(options: CommandOptions, choices: Choices) -> None:
     from hypercaps.data.splits import check_kind
 
-    refuse_together(given, "split_file", ("train", "val", "per_class", "split", "folds", "block", "both"))
+    refuse_together(options, "split_file", ("train", "val", "per_class", "split", "folds", "block", "both"))
     if choices.split == "file":
         return
     check_kind(choices.split)
     if choices.split in ("folds", "none"):
         for name in ("train", "val", "per_class", "both"):
-            refuse_with(given, name, f"--split {choices.split}")
+            refuse_with(options, name, f"--split {choices.split}")
     if choices.split != "folds":
-        refuse_without(given, "folds", "--split folds")
+        refuse_without(options, "folds", "--split folds")
     elif choices.method != "auto":
-        refuse_with(given, "budget", "--split folds and a named method")
+        refuse_with(options, "budget", "--split folds and a named method")
     if choices.split != "blocks":  # with blocks, --train sizes the training blocks, --per-class draws from them
-        refuse_together(given, "per_class", ("train",))
-        if not given["both"] and choices.split != "folds":
-            refuse_without(given, "block", "--split blocks or folds")
+        refuse_together(options, "per_class", ("train",))
+        if not options["both"] and choices.split != "folds":
+            refuse_without(options, "block", "--split blocks or folds")
 
 
-def _make_request(given: Given, choices: Choices) -> TrainRequest:
+def _make_request(options: CommandOptions, choices: Choices) -> TrainRequest:
     from hypercaps.pipeline.requests import MapRequest, TrainRequest, run_files
 
-    layers = {"probabilities": given["probabilities"], "sets": given["coverage"] is not None}
+    layers = {"probabilities": options["probabilities"], "sets": options["coverage"] is not None}
     maps = MapRequest(
         run_files(name for name, chosen in layers.items() if chosen),
-        memory=memory_bytes(given["memory"]),
-        reject=given["reject"],
-        unknown=given["unknown"],
-        coverage=given["coverage"],
-        confidence_dtype=given["confidence_dtype"],
+        memory=memory_bytes(options["memory"]),
+        reject=options["reject"],
+        unknown=options["unknown"],
+        coverage=options["coverage"],
+        confidence_dtype=options["confidence_dtype"],
     )
     return TrainRequest(
-        with_map=given["with_map"],
+        with_map=options["with_map"],
         map=maps,
-        both=given["both"],
-        force=given["force"],
-        budget=None if choices.method == "auto" else given["budget"],  # of auto, it is the time of the comparison
-        inputs=_inputs(given),
+        both=options["both"],
+        force=options["force"],
+        budget=None if choices.method == "auto" else options["budget"],  # of auto, it is the time of the comparison
+        inputs=_inputs(options),
     )
 
 
-def _inputs(given: Given) -> dict[str, object]:
+def _inputs(options: CommandOptions) -> dict[str, object]:
     """The options that name or open scene, labels and split, as JSON takes them."""
     names = ("scene", "labels", "wavelengths", "class_field", "allow_remote", "split_file")
-    named = {name: given[name] for name in names if given[name]}
+    named = {name: options[name] for name in names if options[name]}
     return {name: str(value) if isinstance(value, Path) else value for name, value in named.items()}
 
 
-def _with_files(request: TrainRequest, given: Given, cube: Scene, truth: Labels) -> TrainRequest:
+def _with_files(request: TrainRequest, options: CommandOptions, cube: Scene, truth: Labels) -> TrainRequest:
     """The request with the mask and the split that files give."""
     from hypercaps.io.open import open_mask, open_split
 
-    mask, split_file = given["mask"], given["split_file"]
+    mask, split_file = options["mask"], options["split_file"]
     maps = replace(request.map, mask=open_mask(mask, cube)) if mask else request.map
     return replace(request, split=open_split(split_file, truth) if split_file else None, map=maps)
 
 
-def _check_folder(given: Given, resume: bool) -> None:
+def _check_folder(options: CommandOptions, resume: bool) -> None:
     """Refuse a folder that can't be written, or a run in it that would replace an input."""
     from hypercaps.io.inputs import input_files
     from hypercaps.io.writers.run_folder import RunFolder
     from hypercaps.pipeline.run_files import RUN_FILES
 
     # Not the split file: the run writes the same split again.
-    inputs = input_files(given["scene"], *(given["labels"] or ()), given["mask"], given["wavelengths"])
-    RunFolder(given["out"], RUN_FILES, force=given["force"], resume=resume).check(inputs)
-    check_json_file(given["json_file"], [*inputs, *(given["out"] / name for name in RUN_FILES)])
+    inputs = input_files(options["scene"], *(options["labels"] or ()), options["mask"], options["wavelengths"])
+    RunFolder(options["out"], RUN_FILES, force=options["force"], resume=resume).check(inputs)
+    check_json_file(options["json_file"], [*inputs, *(options["out"] / name for name in RUN_FILES)])
 
 
-def _classifier_parameters(given: Given, choices: Choices) -> dict[str, Any]:
+def _classifier_parameters(options: CommandOptions, choices: Choices) -> dict[str, Any]:
     return {
         "split_by": "random" if choices.split == "file" else choices.split,
         "method": choices.method,
-        "candidates": listed(given["candidates"]),
-        "budget": given["budget"] if choices.method == "auto" else None,
-        **{name: given[name] for name in _CLASSIFIER_OPTIONS},
+        "candidates": listed(options["candidates"]),
+        "budget": options["budget"] if choices.method == "auto" else None,
+        **{name: options[name] for name in _CLASSIFIER_OPTIONS},
     }
 
 
@@ -332,7 +332,7 @@ def _was_interrupted(result: RunResult, request: TrainRequest) -> bool:
     return result.classifier.history_.interrupted or not is_complete
 
 
-def _check_parameters(given: Given, choices: Choices, parameters: Mapping[str, Any]) -> None:
+def _check_parameters(options: CommandOptions, choices: Choices, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters of the training before anything is read, and before torch is imported."""
     from hypercaps.models.descriptions import get_description
     from hypercaps.selection.settings import Settings
@@ -342,9 +342,9 @@ def _check_parameters(given: Given, choices: Choices, parameters: Mapping[str, A
     if choices.split != "file":
         settings.split_request()
     if choices.method != "auto":
-        recipe = get_description(choices.method).recipe(given["recipe"])
-        recipe.check_overrides(choices.method, {"budget": given["budget"]})
-    check_device(given)
+        recipe = get_description(choices.method).recipe(options["recipe"])
+        recipe.check_overrides(choices.method, {"budget": options["budget"]})
+    check_device(options)
 
 
 def _say_what_is_missing(result: RunResult, request: TrainRequest) -> None:
@@ -363,11 +363,11 @@ def _say_what_is_missing(result: RunResult, request: TrainRequest) -> None:
         say("[yellow]The report was stopped[/]: the run has none.")
 
 
-def _show_result(result: RunResult, given: Given) -> None:
+def _show_result(result: RunResult, options: CommandOptions) -> None:
     """Print the scores as tables, a line or JSON, and write them to a file."""
     from hypercaps.cli import tables
 
-    console, json_file, quiet = console_out(), given["json_file"], given["quiet"]
+    console, json_file, quiet = console_out(), options["json_file"], options["quiet"]
     if quiet and json_file != STDOUT:
         tables.print_result(console, tables.scores_line(result.metrics), str(result.out))
     elif json_file != STDOUT:

@@ -50,7 +50,7 @@ def memory_bytes(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Given:
+class CommandOptions:
     """The options of a command by name: their values, and which of them were typed."""
 
     values: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Given:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ctx: typer.Context) -> Given:
+    def of(cls, ctx: typer.Context) -> CommandOptions:
         sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
         typed = (name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
         parameters = {parameter.name: parameter for parameter in ctx.command.params if parameter.name}
@@ -78,32 +78,32 @@ def _as_annotated(value: Any, parameter: Any) -> Any:
     return Path(value) if is_path and isinstance(value, str) else value
 
 
-def refuse_together(given: Given, option: str, others: tuple[str, ...]) -> None:
+def refuse_together(options: CommandOptions, option: str, others: tuple[str, ...]) -> None:
     """Refuse an option if another one that makes it meaningless was given."""
     for other in others:
-        if {option, other} <= given.typed:
+        if {option, other} <= options.typed:
             one, two = (f"--{name.replace('_', '-')}" for name in (option, other))
             raise SplitError(f"{one} and {two} were both given, and {one} makes {two} meaningless: give one of them")
 
 
-def refuse_without(given: Given, option: str, other: str) -> None:
+def refuse_without(options: CommandOptions, option: str, other: str) -> None:
     """Refuse an option that has no meaning without another one."""
-    if option in given.typed:
+    if option in options.typed:
         raise SplitError(f"--{option.replace('_', '-')} has no meaning without {other}: give both, or neither")
 
 
-def refuse_with(given: Given, option: str, other: str) -> None:
+def refuse_with(options: CommandOptions, option: str, other: str) -> None:
     """Refuse an option that has no meaning together with another one."""
-    if option in given.typed:
+    if option in options.typed:
         raise SplitError(f"--{option.replace('_', '-')} has no meaning with {other}: leave one of them out")
 
 
-def check_device(given: Given) -> None:
+def check_device(options: CommandOptions) -> None:
     """Refuse a device or a precision that was typed and can't be used."""
-    if {"device", "precision"} & given.typed:
+    if {"device", "precision"} & options.typed:
         from hypercaps.compute.devices import Device  # imports torch
 
-        Device(given["device"], given["precision"])
+        Device(options["device"], options["precision"])
 
 
 def open_cube(scene: str, wavelengths: Path | None, allow_remote: bool, *, quiet: bool = False) -> Scene:

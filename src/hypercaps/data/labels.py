@@ -6,7 +6,7 @@ import hashlib
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -232,26 +232,7 @@ class Labels(Displayed):
             from hypercaps.io.readers.xarray import map_by_names
 
             array = map_by_names(array)
-        raw = np.asarray(np.ma.filled(array, 0) if np.ma.isMaskedArray(array) else array)
-        if raw.ndim != 2:
-            raise LabelsError(
-                f"labels are a 2-D array (rows, columns) of class numbers, but {name!r} is {raw.ndim}-D with "
-                f"shape {raw.shape}"
-            )
-        if raw.dtype.kind not in "iufb":
-            raise LabelsError(f"labels {name!r} hold {raw.dtype} values: whole class numbers are expected")
-        # MATLAB stores whole numbers as doubles; NaN and fractions are not labels.
-        if raw.dtype.kind == "f" and not (np.isfinite(raw).all() and (raw == np.floor(raw)).all()):
-            raise LabelsError(
-                f"labels {name!r} hold fractions or NaN: whole class numbers are expected, and 0 where nothing is "
-                "labelled"
-            )
-        if raw.size and (raw.min() < 0 or raw.max() > MAX_LABEL):
-            raise LabelsError(
-                f"labels {name!r} go from {raw.min()} to {raw.max()}: class numbers from 1 to {MAX_LABEL} are "
-                "expected, and 0 where nothing is labelled"
-            )
-        values = raw.astype(np.int16)
+        values = _class_numbers(np.asarray(np.ma.filled(array, 0) if np.ma.isMaskedArray(array) else array), name)
         present = np.unique(values[values > 0])
         if present.size == 0:
             raise LabelsError(
@@ -322,13 +303,16 @@ class Labels(Displayed):
                 f"{removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r}, which holds "
                 f"{scene.why_invalid()} there, and are left out"
             )
-        groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
-        return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)
+        return self._restricted_to(kept)
 
     def only_pixels(self, pixels: npt.NDArray[np.int64]) -> Labels:
         """The labels of some pixels, flat indices; others become unlabelled."""
         kept = np.zeros(self.shape, dtype=np.int16)  # not zeros_like: the order of MATLAB's arrays has no flat view
         kept.ravel()[pixels] = self.array.ravel()[pixels]
+        return self._restricted_to(kept)
+
+    def _restricted_to(self, kept: npt.NDArray[np.int16]) -> Labels:
+        """These labels with the class numbers ``kept``, of which some have become 0."""
         groups = None if self.groups is None else np.where(kept > 0, self.groups, np.int32(0))
         return Labels.from_array(kept, self.legend, name=self.name, groups=groups, tiles=self.tiles)
 
@@ -343,3 +327,25 @@ class _Checked(NamedTuple):
     scene: weakref.ref[Scene]
     valid: Labels | None  # None: the labels themselves
     digest: str  # of the labels as they were given
+
+
+def _class_numbers(raw: npt.NDArray[Any], name: str) -> npt.NDArray[np.int16]:
+    """Refuse anything but a 2-D array of class numbers."""
+    if raw.ndim != 2:
+        raise LabelsError(
+            f"labels are a 2-D array (rows, columns) of class numbers, but {name!r} is {raw.ndim}-D with "
+            f"shape {raw.shape}"
+        )
+    if raw.dtype.kind not in "iufb":
+        raise LabelsError(f"labels {name!r} hold {raw.dtype} values: whole class numbers are expected")
+    # MATLAB stores whole numbers as doubles; NaN and fractions are not labels.
+    if raw.dtype.kind == "f" and not (np.isfinite(raw).all() and (raw == np.floor(raw)).all()):
+        raise LabelsError(
+            f"labels {name!r} hold fractions or NaN: whole class numbers are expected, and 0 where nothing is labelled"
+        )
+    if raw.size and (raw.min() < 0 or raw.max() > MAX_LABEL):
+        raise LabelsError(
+            f"labels {name!r} go from {raw.min()} to {raw.max()}: class numbers from 1 to {MAX_LABEL} are "
+            "expected, and 0 where nothing is labelled"
+        )
+    return raw.astype(np.int16)

@@ -233,15 +233,7 @@ class Scene(Displayed):
             return cls.from_xarray(cube, name=name, wavelengths=wavelengths, nodata=nodata, good_bands=good_bands)
         name = "array" if name is None else name
         array = cube if isinstance(getattr(cube, "dtype", None), np.dtype) else np.asarray(cube)
-        if array.ndim != 3:
-            raise SceneError(
-                f"a scene is a 3-D array (rows, columns, bands), but {name!r} is {array.ndim}-D with shape "
-                f"{array.shape}: give the hyperspectral cube itself"
-            )
-        if array.dtype.kind not in "iuf":
-            raise SceneError(
-                f"scene {name!r} holds {array.dtype} values: a cube of integers or real numbers is expected"
-            )
+        _check_cube(array, name)
         scene = cls(
             tuple(array.shape),
             np.dtype(array.dtype),
@@ -455,6 +447,17 @@ class Scene(Displayed):
         height = max(1, _STRIP_VALUES // (self.cols * self.bands))
         for r0 in range(0, self.rows, height):
             yield Window(r0, min(r0 + height, self.rows), 0, self.cols)
+
+
+def _check_cube(array: npt.NDArray[Any], name: str) -> None:
+    """Refuse anything but a 3-D array of numbers."""
+    if array.ndim != 3:
+        raise SceneError(
+            f"a scene is a 3-D array (rows, columns, bands), but {name!r} is {array.ndim}-D with shape "
+            f"{array.shape}: give the hyperspectral cube itself"
+        )
+    if array.dtype.kind not in "iuf":
+        raise SceneError(f"scene {name!r} holds {array.dtype} values: a cube of integers or real numbers is expected")
 
 
 def _select_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelReader:

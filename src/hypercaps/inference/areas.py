@@ -83,12 +83,12 @@ def _estimate(counts: Floats, weight: Floats, units: Numbers | None) -> tuple[Fl
     of_stratum = counts.sum(axis=1)  # n_i.
     rows = counts / np.maximum(of_stratum, 1.0)[:, None]  # n_ij / n_i.
     rows[of_stratum == 0] = np.eye(len(counts))[of_stratum == 0]  # nothing is known about errors there
-    p = weight[:, None] * rows  # p_ij = W_i n_ij / n_i., Eq. 4
+    p = weight[:, None] * rows  # p_ij = W_i n_ij / n_i. (Olofsson et al., Eq. 4)
     sample, spread = of_stratum, p
     if units is not None:
         # A few units that are all right do not make an area certain: shares for the variance are smoothed by one unit.
         sample = np.minimum(np.asarray(units, dtype=np.float64), of_stratum)
         spread = weight[:, None] * (rows * sample[:, None] + 1 / len(counts)) / (sample[:, None] + 1)
-    # Eq. 10: S(p_.j)^2 is the sum over i of (W_i p_ij - p_ij^2) / (n_i. - 1).
+    # S(p_.j)^2 is the sum over i of (W_i p_ij - p_ij^2) / (n_i. - 1) (Olofsson et al., Eq. 10).
     variance = (weight[:, None] * spread - spread**2) / np.maximum(sample - 1.0, 1.0)[:, None]
     return p.sum(axis=0), np.sqrt(np.maximum(variance, 0.0).sum(axis=0))

@@ -357,7 +357,7 @@ static void column_sums(const float *g, int n, int m_count, float *to) {
 
 /* ---- squash ----------------------------------------------------------------------------------------------------- */
 
-/* v = s |s| / (1 + |s|^2), one capsule. */
+/* Eq. 8: v = s |s| / (1 + |s|^2), one capsule. */
 INLINE void squash(const float *s, float *v, int size) {
     float squared = 0.0f;
     for (int i = 0; i < size; i++) squared += s[i] * s[i];
@@ -573,7 +573,8 @@ typedef struct {
     int64_t tile;                /* pixels of a task: a multiple of BLOCK up to TILE */
 } Routing;
 
-/* The first turn, where all couplings are 1/n: some classes of some pixels get what some capsules say.
+/* The first routing iteration, where all couplings are 1/n: adds the predictions of some capsules to the sums of some
+   classes and pixels (Eq. 6).
    children (pixels, I*e); sums in blocks of pixels. */
 INLINE void first_turn_block(int count, int classes, int size, int d, int64_t n, const float *u, int64_t inputs,
                              const float *w, int64_t capsules, float *const *sums) {
@@ -654,7 +655,7 @@ static void first_turn(int size, int d, const Routing *r, const float *children,
     }
 }
 
-/* What a capsule adds to some classes, by its couplings (classes, 4) and predictions (classes, 4, d): one vector of it. */
+/* One term of Eq. 6: adds a capsule's predictions (classes, 4, d), weighted by its couplings (classes, 4); one vector. */
 INLINE void add_weighted(int d, const float *couplings, const float *predictions, float *sums, int pixel, int v) {
     int at = pixel * d + v;
     store(sums + at, load(sums + at) + all(couplings[pixel]) * load(predictions + at));
@@ -695,8 +696,8 @@ INLINE void predict(int classes, int size, int d, const float *u, const float *w
     }
 }
 
-/* One capsule of a block of pixels: its prediction vectors (n, 4, d), how well they agree with the parents so far, and
-   the couplings that follow (n, 4). In the softmax a vector holds GROUP classes of four pixels. Predictions and
+/* One capsule of a block of pixels: its prediction vectors (n, 4, d), their products with the parents so far (log
+   priors), and the couplings, the softmax of these (n, 4; Eq. 7). In the softmax a vector holds GROUP classes of four pixels. Predictions and
    couplings ``before`` are those of the capsule before, or none. */
 INLINE void route_capsule(int first, int size, int d, int64_t n, const float *children, int64_t step, const float *w,
                           const float *agreed, float *sums, float *u, float *predictions, vec *t, const vec *before) {
@@ -754,7 +755,7 @@ INLINE void route_capsules(int size, int d, int64_t n, int64_t count, const floa
         for (int v = 0; v < d; v += LANES) add_weighted(d, last, predictions, sums, (int)pixel, v);
 }
 
-/* Squash of ``count`` class capsules, each d numbers: replaces or adds. */
+/* Eq. 8 for ``count`` class capsules, each d numbers: replaces or adds. */
 static void squash_classes(const float *s, float *v, int64_t count, int64_t d, float scale, int add) {
     for (int64_t k = 0; k < count; k++, s += d, v += d) {
         vec parts = all(0.0f);
