@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from support.scenes import QUICK, make_cube
@@ -45,6 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def made() -> tuple[Scene, Labels]:
     cube, labels = make_cube()
     return Scene.from_array(cube, name="made"), Labels.from_array(labels, name="made")
+
+
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    """For tests that change the number of threads."""
+    before = threads_in_use()
+    yield
+    use_threads(before)
 
 
 @pytest.fixture

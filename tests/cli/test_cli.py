@@ -1,16 +1,12 @@
-"""The command line: what it writes and prints, and how it refuses bad input."""
+"""The command line: what it writes and prints."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -18,48 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
-import scipy.io
 from click.testing import Result
-from typer.testing import CliRunner
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.cli import app
 from hypercaps.inference.model_file import read_model, write_model
-from support.scenes import QUICK, make_cube
-
-QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]
-MAPS = {"map.tif", "map.tif.aux.xml", "map.qml", "confidence.tif", "familiarity.tif", "map.png"}
-REPORT = {"report.html", "scene.png", "labels.png", "classes.json"}
-RUN_FILES = {
-    "model.safetensors", "metrics.json", "history.csv", "split.npz", "curves.png", "reliability.png", *MAPS, *REPORT,
-}  # fmt: skip
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
-    """A cube and its labels in one .mat each."""
-    cube, labels = make_cube()
-    scipy.io.savemat(tmp_path / "cube.mat", {"cube": cube})
-    scipy.io.savemat(tmp_path / "gt.mat", {"gt": labels.astype(float)})
-    return tmp_path / "cube.mat", tmp_path / "gt.mat"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path, Result]:
-    """One run of the whole main job on files: cube, labels, the run's folder, and what was said."""
-    folder = tmp_path_factory.mktemp("run")
-    cube, labels = make_cube()
-    np.save(folder / "cube.npy", cube)
-    scipy.io.savemat(folder / "gt.mat", {"gt": labels})
-    result = hypercaps(
-        "train", folder / "cube.npy", folder / "gt.mat", "--out", folder / "new" / "out", *QUICK_OPTIONS, "--seed", 3
-    )
-    assert result.exit_code == 0, result.output
-    return folder / "cube.npy", folder / "gt.mat", folder / "new" / "out", result
+from support.command import MAPS, RUN_FILES, hypercaps, refused
+from support.scenes import QUICK, QUICK_OPTIONS, make_cube
 
 
 def test_train_writes_the_run_and_nothing_else(run: tuple[Path, Path, Path, Result]) -> None:
@@ -295,39 +255,6 @@ def test_version() -> None:
 # What bad input gets: one sentence, exit code 2, no traceback, nothing written.
 
 
-def refused(result: Result, *said: str, nothing_at: Path | None = None) -> None:
-    assert result.exit_code == 2, result.output
-    assert result.stderr.count("\n") == 1 and result.stderr.startswith("Error: "), result.stderr
-    assert "Traceback" not in result.output
-    for words in said:
-        assert words in result.stderr, result.stderr
-    if nothing_at is not None:
-        assert not nothing_at.exists()
-
-
-@pytest.mark.parametrize("option", ["--coverage", "--reject", "--unknown"])
-@pytest.mark.parametrize("value", ["0", "1", "-0.1", "90", "nan"])
-def test_a_value_that_is_no_share_is_refused(option: str, value: str, files: tuple[Path, Path], tmp_path: Path) -> None:
-    said = (f"{option} is ", "a share between 0 and 1, such as 0.", "is expected")
-    refused(hypercaps("train", *files, "--out", tmp_path / "r", option, value), *said, nothing_at=tmp_path / "r")
-    out = tmp_path / "m.tif"
-    refused(hypercaps("map", tmp_path / "any", files[0], "--out", out, option, value), *said, nothing_at=out)
-
-
-@pytest.mark.parametrize("option", ["--coverage", "--reject"])
-def test_reject_and_coverage_need_a_calibration_and_a_map(
-    option: str, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    train = ["train", *files, "--out", tmp_path / "r", "--epochs", 1, "--val", 0, option, 0.9]
-    refused(hypercaps(*train), f"{option} needs validation pixels", "--val 0.1", nothing_at=tmp_path / "r")
-    refused(hypercaps(*train, "--no-map"), f"{option} is about the map", nothing_at=tmp_path / "r")
-    assert hypercaps(*train[:-2], "--no-map").exit_code == 0
-    assert json.loads((tmp_path / "r" / "metrics.json").read_text())["calibration"] is None
-    assert (tmp_path / "r" / "reliability.png").exists()
-    mapping = ["map", tmp_path / "r" / "model.safetensors", files[0], "--out", tmp_path / "m.tif", option, 0.9]
-    refused(hypercaps(*mapping), f"not calibrated and {option} needs that", nothing_at=tmp_path / "m.tif")
-
-
 def test_unsure_pixels_and_sets_of_classes(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
     cube, labels, out, _ = run
     asked = ["--coverage", 0.95, "--reject", 0.99]
@@ -350,327 +277,10 @@ def test_unsure_pixels_and_sets_of_classes(run: tuple[Path, Path, Path, Result],
         assert (tmp_path / one).read_bytes() == (tmp_path / "r" / two).read_bytes()
 
 
-def test_a_wrong_path(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    refused(hypercaps("train", tmp_path / "no.mat", "gt.mat", "--out", out), "there is no file", nothing_at=out)
-    refused(hypercaps("train", "indian-pine", "--out", out), "indian-pines", nothing_at=out)
-    refused(hypercaps("train", tmp_path, "gt.mat", "--out", out), "is a folder", nothing_at=out)
-
-
-def test_a_wrong_key(files: tuple[Path, Path], tmp_path: Path) -> None:
-    cube, labels = files
-    out = tmp_path / "out"
-    refused(
-        hypercaps("train", f"{cube}:cuba", labels, "--out", out),
-        "no array 'cuba'",
-        "cube (36 x 36 x 26)",
-        nothing_at=out,
-    )
-    good = hypercaps("info", f"{cube}:cube", "--json")
-    assert json.loads(good.stdout)["bands"] == 26
-
-
-def test_options_that_exclude_each_other(files: tuple[Path, Path], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    for options in (["--per-class", 5, "--train", 0.2], ["--split-file", "x", "--val", 0.1]):
-        refused(hypercaps("train", *files, "--out", out, *options), "both given", nothing_at=out)
-
-
-def test_missing_labels(files: tuple[Path, Path], tmp_path: Path) -> None:
-    refused(
-        hypercaps("train", files[0], "--out", tmp_path / "out"), "no labels were given", nothing_at=tmp_path / "out"
-    )
-
-
-def test_a_2d_array_for_a_scene(files: tuple[Path, Path], tmp_path: Path) -> None:
-    _, labels = files
-    refused(hypercaps("train", labels, labels, "--out", tmp_path / "out"), "no 3-D array", nothing_at=tmp_path / "out")
-    refused(hypercaps("train", f"{labels}:gt", labels, "--out", tmp_path / "out"), "2-D", nothing_at=tmp_path / "out")
-
-
-def save_labels(path: Path, labels: np.ndarray) -> Path:
-    np.save(path, labels)
-    return path
-
-
-def test_labels_of_another_shape(files: tuple[Path, Path], tmp_path: Path) -> None:
-    labels = save_labels(tmp_path / "l.npy", np.ones((5, 6), int))
-    refused(
-        hypercaps("train", files[0], labels, "--out", tmp_path / "out"), "5 x 6", "36 x 36", nothing_at=tmp_path / "out"
-    )
-
-
-def test_labels_with_no_class(files: tuple[Path, Path], tmp_path: Path) -> None:
-    labels = save_labels(tmp_path / "l.npy", np.zeros((36, 36), int))
-    refused(hypercaps("train", files[0], labels, "--out", tmp_path / "out"), "no class", nothing_at=tmp_path / "out")
-
-
-@pytest.mark.filterwarnings("default::hypercaps.errors.DataWarning")
-@pytest.mark.parametrize("options", [("--split", "random"), ("--per-class", 20)])
-def test_a_class_with_too_few_pixels(options: tuple[object, ...], files: tuple[Path, Path], tmp_path: Path) -> None:
-    array = make_cube()[1]
-    array[array == 2] = 0
-    array[0, :3] = 2
-    labels = save_labels(tmp_path / "l.npy", array)
-    result = hypercaps("train", files[0], labels, "--out", tmp_path / "out", "--method", "lda", "--no-map", *options)
-    assert result.exit_code == 0, result.output
-    trained = 1 if "--split" in options else 2  # all but the one to test
-    assert f"{trained} of class 2 (3 labelled)" in " ".join(result.stderr.split()), result.stderr
-
-
-def test_n_per_class_larger_than_a_class(files: tuple[Path, Path], tmp_path: Path) -> None:
-    refused(
-        hypercaps("train", *files, "--out", tmp_path / "out", "--per-class", 5000), "5000 to train", "ask for at most",
-        nothing_at=tmp_path / "out",
-    )  # fmt: skip
-
-
-@pytest.mark.filterwarnings("default::hypercaps.errors.DataWarning")
-def test_nan_and_infinity_are_masked_with_a_count(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    cube = make_cube()[0]
-    cube[2, 3, 4], cube[30, 30, 0] = np.nan, np.inf
-    np.save(tmp_path / "holes.npy", cube)
-    result = hypercaps("train", tmp_path / "holes.npy", files[1], "--out", tmp_path / "out", *QUICK_OPTIONS)
-    assert result.exit_code == 0, result.output
-    assert "2 of 1296 pixels" in result.stderr and result.stderr.startswith("Warning: ")
-    with pytest.warns(rasterio.errors.NotGeoreferencedWarning), rasterio.open(tmp_path / "out" / "map.tif") as raster:
-        classes = raster.read(1)
-    assert classes[2, 3] == classes[30, 30] == 0 and (classes > 0).sum() == 36 * 36 - 2
-
-
-def test_nothing_but_nan(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    np.save(tmp_path / "nan.npy", np.full((36, 36, 26), np.nan))
-    out = tmp_path / "out"
-    refused(hypercaps("train", tmp_path / "nan.npy", files[1], "--out", out), "NaN", "finite", nothing_at=out)
-
-
-def test_a_constant_cube(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    np.save(tmp_path / "flat.npy", np.full((36, 36, 26), 7, np.uint16))
-    out = tmp_path / "out"
-    train = (
-        "train",
-        tmp_path / "flat.npy",
-        files[1],
-        "--out",
-        out,
-        "--quiet",
-    )  # found while methods are compared
-    refused(hypercaps(*train), "constant", nothing_at=out)
-
-
-def test_a_truncated_mat(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    cube, labels = files
-    cube.write_bytes(cube.read_bytes()[:-1000])
-    out = tmp_path / "out"
-    refused(hypercaps("train", cube, labels, "--out", out), "truncated", "bytes", nothing_at=out)
-
-
-def test_too_few_bands(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    np.save(tmp_path / "rgb.npy", make_cube(bands=3)[0])
-    out = tmp_path / "out"
-    train = ("train", tmp_path / "rgb.npy", files[1], "--out", out, "--method", "capsnet")
-    refused(hypercaps(*train), "at least 17", "such as convcapsnet or lda", nothing_at=out)
-
-
-def test_unknown_methods_and_recipes(files: tuple[Path, Path], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    refused(hypercaps("train", *files, "--out", out, "--method", "cnn"), "convcapsnet", nothing_at=out)
-    refused(hypercaps("train", *files, "--out", out, "--recipe", "pasta"), "it has best, paper", nothing_at=out)
-    refused(hypercaps("train", *files, "--out", out, "--patch", 6), "odd", nothing_at=out)
-    refused(hypercaps("train", *files, "--out", out, "--epochs", 0), "epochs is 0", nothing_at=out)
-
-
-def test_a_model_for_other_bands(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
-    *_, out, _ = run
-    np.save(tmp_path / "other.npy", make_cube(bands=30)[0])
-    model, target = out / "model.safetensors", tmp_path / "m.tif"
-    refused(hypercaps("map", model, tmp_path / "other.npy", "--out", target), "26 bands", "has 30", nothing_at=target)
-    refused(hypercaps("evaluate", model, tmp_path / "other.npy", run[1]), "26 bands")
-
-
-def test_a_file_that_is_no_model(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
-    target = tmp_path / "m.tif"
-    refused(hypercaps("map", run[1], run[0], "--out", target), "not a whole model file", nothing_at=target)
-    refused(hypercaps("map", tmp_path / "x", run[0], "--out", target), "there is no model file", nothing_at=target)
-
-
-def test_impossible_outputs(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
-    cube, _, out, _ = run
-    model = out / "model.safetensors"
-    refused(hypercaps("map", model, cube, "--out", tmp_path / "m.doc"), "must end in")
-    (tmp_path / "file").write_text("no folder")
-    refused(hypercaps("map", model, cube, "--out", tmp_path / "file" / "m.tif"), "there is no folder")
-    refused(
-        hypercaps("map", model, cube, "--out", tmp_path / "m.tif", "--confidence", tmp_path / "m.tif"), "of its own"
-    )
-
-
-def test_results_never_replace_inputs(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
-    cube, labels = make_cube()
-    np.savez(tmp_path / "both.npz", cube=cube, other=cube)
-    np.save(tmp_path / "gt.npy", labels)
-    shutil.copy(run[2] / "split.npz", tmp_path / "split.npz")
-    scene, truth, split = f"{tmp_path / 'both.npz'}:cube", tmp_path / "gt.npy", tmp_path / "split.npz"
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    model = run[2] / "model.safetensors"
-    for target in (tmp_path / "both.npz", truth, split, model):
-        refused(
-            hypercaps("evaluate", model, scene, truth, "--split-file", split, "--json", target), "a name of its own"
-        )
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_results_never_replace_the_wavelengths(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
-    cube, labels, out, _ = run
-    model, waves = out / "model.safetensors", tmp_path / "w.tif"  # a map's name must end so
-    waves.write_text("\n".join(str(400 + 10 * band) for band in range(26)))
-    picture, points = tmp_path / "w.png", tmp_path / "w.csv"
-    for other in (picture, points):
-        other.write_bytes(waves.read_bytes())
-    for command, option, target in (
-        (("evaluate", model, cube, labels), "--json", waves),
-        (("explain", model, cube, "--at", "3,3"), "--json", waves),
-        (("explain", model, cube, "--at", "3,3"), "--out", picture),
-        (("suggest", model, cube), "--out", points),
-        (("map", model, cube), "--out", waves),
-        (("map", model, cube, "--out", tmp_path / "m.tif"), "--confidence", waves),
-    ):
-        before = target.read_bytes()
-        refused(hypercaps(*command, "--wavelengths", target, option, target), "is an input: give the result a name")
-        assert target.read_bytes() == before
-    assert not (tmp_path / "m.tif").exists()
-
-
-def test_results_never_replace_files_that_belong_to_an_input(
-    run: tuple[Path, Path, Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = run[2] / "model.safetensors"
-    cube, labels = make_cube()
-    cube.tofile(tmp_path / "cube.img")
-    (tmp_path / "cube.hdr").write_text(
-        "ENVI\nsamples = 36\nlines = 36\nbands = 26\ndata type = 4\ninterleave = bip\nbyte order = 0\n"
-    )
-    (tmp_path / "tiles.txt").write_text("cube.img\n")
-    np.save(tmp_path / "gt.npy", labels)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    for scene, target in (
-        (tmp_path / "cube.img", "cube.hdr"),
-        (tmp_path / "cube.hdr", "cube.img"),
-        (f"@{tmp_path / 'tiles.txt'}", "tiles.txt"),
-        (f"@{tmp_path / 'tiles.txt'}", "cube.hdr"),
-    ):
-        result = hypercaps("evaluate", model, scene, tmp_path / "gt.npy", "--json", tmp_path / target)
-        refused(result, "is an input: give the result a name")
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "PaviaU.mat").write_text("a public scene")
-    monkeypatch.setenv("HYPERCAPS_DATA", str(tmp_path / "data"))
-    public = hypercaps("evaluate", model, "pavia-university", "--json", tmp_path / "data" / "PaviaU.mat")
-    refused(public, "is an input: give the result a name")
-
-
-def test_a_forced_run_never_replaces_its_inputs(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:
-    cube, labels, first, _ = run
-    out = tmp_path / "out"
-    shutil.copytree(first, out)
-    before = {path: path.read_bytes() for path in out.iterdir()}
-    train = ("train", cube, labels, "--out", out, "--force", "--epochs", 1)
-    refused(hypercaps(*train, "--mask", out / "map.tif"), "map.tif is an input and would be replaced", "another folder")
-    assert {path: path.read_bytes() for path in out.iterdir()} == before
-    split = out / "split.npz"  # its own run's may be used again: it is written as it was
-    assert hypercaps(*train, "--split-file", split, "--no-map").exit_code == 0
-    with np.load(split) as kept, np.load(first / "split.npz") as original:
-        assert all(np.array_equal(kept[name], original[name]) for name in ("train", "val", "test"))
-
-
-def test_map_and_confidence_are_both_written_or_neither(
-    run: tuple[Path, Path, Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    def full_at_the_third(descriptor: int) -> None:  # after the window itself and the map
-        calls.append(descriptor)
-        if len(calls) == 3:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full_at_the_third)
-    target = tmp_path / "maps"
-    target.mkdir()
-    model = run[2] / "model.safetensors"
-    result = hypercaps("map", model, run[0], "--out", target / "m.tif", "--confidence", target / "c.tif")
-    refused(result, "c.tif can't be written", "disk is full")
-    assert list(target.iterdir()) == []
-
-
-def test_an_existing_run_is_left_alone_without_force(files: tuple[Path, Path], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "metrics.json").write_text("mine")
-    (out / "notes.txt").write_text("keep")
-    refused(hypercaps("train", *files, "--out", out), "already holds a run", "--force")
-    assert {path.name for path in out.iterdir()} == {"metrics.json", "notes.txt"}
-    assert (out / "metrics.json").read_text() == "mine"
-    forced = hypercaps("train", *files, "--out", out, "--force", "--split", "random", "--epochs", 1, "--no-map")
-    assert forced.exit_code == 0, forced.output
-    assert json.loads((out / "metrics.json").read_text())["epochs"] == 2  # one of each stage
-    assert (out / "notes.txt").read_text() == "keep"
-
-
-def test_a_full_disk(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))
-    refused(hypercaps("train", *files, "--out", tmp_path / "a" / "b"), "disk is full", nothing_at=tmp_path / "a")
-
-
-def test_a_disk_that_fills_up_while_writing(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    result = hypercaps("train", *files, "--out", tmp_path / "a" / "b", "--method", "lda")
-    assert result.exit_code == 2 and "disk is full" in result.stderr
-    assert not (tmp_path / "a").exists()
-
-
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     for args in (["--debug", "info", "nothing"], ["info", "nothing", "--debug"]):
         result = hypercaps(*args)
         assert result.exception is not None and type(result.exception).__name__ == "SceneError"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_ctrl_c_keeps_the_best_model_so_far(number: int, files: tuple[Path, Path], tmp_path: Path) -> None:
-    """A real signal in a real process, after the first epochs."""
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "hypercaps", "train", *map(str, files), "--out", str(out), "--split", "random"]
-    command += ["--epochs", "100000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:  # without a terminal, the first epoch is a line
-            if "epoch 1/" in line:
-                break
-        time.sleep(0.5)
-        process.send_signal(number)
-        said, wrong = process.communicate(timeout=120)
-    assert process.returncode == 130, wrong
-    assert "Interrupted" in wrong and "best model so far" in wrong and "OA" in said
-    assert {path.name for path in out.iterdir()} == RUN_FILES
-    metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["interrupted"] is True and metrics["best_epoch"] <= metrics["epochs"] < 100_000
-
-
-def test_ctrl_c_while_mapping_gives_up_only_the_map(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*args: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ConvCapsClassifier, "map_windows", stop)
-    result = hypercaps("train", *files, "--out", tmp_path / "out", "--split", "random", "--epochs", 1)
-    assert result.exit_code == 130 and "the run has no map" in result.output
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == RUN_FILES - MAPS
 
 
 def test_the_command_is_installed() -> None:
@@ -709,9 +319,3 @@ def test_a_mask_restricts_the_map(run: tuple[Path, Path, Path, Result], tmp_path
         hypercaps("map", out / "model.safetensors", cube, "--out", target, "--mask", tmp_path / "empty.npy"),
         "inside the mask", nothing_at=target,
     )  # fmt: skip
-
-
-def test_train_refuses_the_removed_option_devices(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["train", "indian-pines", "--out", str(tmp_path / "run"), "--devices", "2"])
-    assert result.exit_code == 2 and not (tmp_path / "run").exists()
-    assert "--devices was removed: train on one GPU with --device" in " ".join(result.output.split())

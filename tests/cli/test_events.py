@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 import scipy.io
 from click.testing import Result
-from typer.testing import CliRunner
 
-from hypercaps.cli import app, events
+from hypercaps.cli import events
+from support.command import hypercaps
 from support.scenes import make_cube
 
 JSON = ("--progress", "json")
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def events_of(result: Result) -> list[dict[str, Any]]:

@@ -14,10 +14,9 @@ import pytest
 import rasterio
 import shapely
 from click.testing import Result
-from typer.testing import CliRunner
 
-from hypercaps.cli import app
 from hypercaps.loading import load_model
+from support.command import hypercaps, refused
 from support.scenes import make_cube
 from support.vectors import GRID, write
 
@@ -25,18 +24,6 @@ KINDS = ["reed", "birch", "sand"]  # the stripes of the scene from west to east,
 FIELDS = [
     shapely.box(12 * stripe + 1, row, 12 * stripe + 11, row + 3) for stripe in range(3) for row in range(0, 36, 6)
 ]
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
-
-
-def refused(result: Result, *words: str, nothing_at: Path) -> None:
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1, result.stderr
-    for word in words:
-        assert word in result.stderr, result.stderr
-    assert not nothing_at.exists()
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from hypercaps import ConvCapsClassifier
-from hypercaps.cli import app
+from support.command import hypercaps_on_wide_terminal as hypercaps
 from support.scenes import make_cube
 
 _COMMAND = (sys.executable, "-m", "hypercaps")
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args], env={"COLUMNS": "200"})
 
 
 def refused(result: Result, *said: str) -> None:

@@ -12,25 +12,19 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from click.testing import Result
-from typer.testing import CliRunner
 
-from hypercaps.cli import app
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.lock import lock_file
 from hypercaps.io.writers.run_folder import CHECKPOINT
 from hypercaps.training import checkpoint_file
 from hypercaps.training.checkpoint import Checkpoint, read_checkpoint
 from hypercaps.training.loop import Progress
+from support.command import hypercaps
 from support.killed import run_killed
 from support.scenes import make_cube
 
 OPTIONS = ["--train", 0.4, "--epochs", 3, "--batch-size", 32, "--seed", 2]
 PAUSE = ["--budget", 1e-9]
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def refused(*args: object) -> str:

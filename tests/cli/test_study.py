@@ -8,17 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from hypercaps.cli import app
 from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.models.registry import METHODS
+from support.command import hypercaps
 from support.scenes import make_cube
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def refused(*args: object) -> str:

@@ -11,21 +11,16 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.cli import app
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.loading import load_model
+from support.command import hypercaps
 from support.html_page import Page
 from support.scenes import make_fields
 
 FAST = ["--candidates", "lda,logistic"]
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def first_line(result: Result) -> str:

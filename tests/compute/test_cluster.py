@@ -18,12 +18,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from hypercaps.cli import app
 from hypercaps.compute.cluster import pool as pool_room
 from hypercaps.compute.cluster import start
 from hypercaps.compute.cluster.pool import PER_THREAD, Cluster
@@ -51,16 +48,13 @@ from hypercaps.study.study import StudyCallbacks, run_study
 from hypercaps.study.study_file import open_study
 from hypercaps.training.preprocessing import PREPROCESSINGS
 from support.cluster_work import die, double, double_or_work, fail, wait_and_return
+from support.command import hypercaps
 from support.processes import worker_processes
 from support.scenes import make_cube
 from support.vectors import write_scene_and_labels
 
 pytestmark = pytest.mark.xdist_group("processes")
 dask = pytest.importorskip("dask", reason="dask is not installed")
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture(scope="module")

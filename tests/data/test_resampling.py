@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model, open_labels, open_scene
-from hypercaps.cli import app
 from hypercaps.data.resampling import differences, resample
 from hypercaps.data.scene import Pixels
 from hypercaps.errors import DataWarning, ModelFileError, SceneError
+from support.command import hypercaps
 from support.scenes import QUICK, make_cube
 
 COARSE = np.arange(450.0, 951.0, 20)  # 26 bands
@@ -231,10 +229,6 @@ def test_the_model_file_keeps_the_band_widths(model: ConvCapsClassifier, tmp_pat
 
 
 # --- the command line
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from hypercaps import open_labels, open_scene
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.cli import app
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.errors import ModelError, SceneError
 from hypercaps.inference.explain import Explanation, explain_at, explain_class, find_class
 from hypercaps.inference.model import TrainedModel
+from support.command import hypercaps
 from support.scenes import make_cube
 
 INFORMATIVE = [6, 7, 8, 20, 21]  # the only bands in which classes differ
@@ -158,10 +156,6 @@ def test_the_deletion_check_holds_in_real_scenes(name: str, real_data: Path, mon
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture

@@ -12,11 +12,8 @@ import pyogrio
 import pytest
 import rasterio
 import shapely
-from click.testing import Result
-from typer.testing import CliRunner
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.cli import app
 from hypercaps.data.labels import Legend, Suggestion
 from hypercaps.data.scene import Lookup, Scene
 from hypercaps.data.window import tile_windows
@@ -25,6 +22,7 @@ from hypercaps.inference.predict import MappedWindow
 from hypercaps.inference.suggest import KEPT, suggest
 from hypercaps.io.open import open_labels
 from hypercaps.io.writers.points import write_points
+from support.command import hypercaps
 from support.scenes import make_cube
 
 LEGEND = Legend.of([1, 4, 9], ["water", "soil", "tree"])
@@ -162,10 +160,6 @@ def test_points_of_a_swath_use_its_lookup_table(tmp_path: Path) -> None:
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from hypercaps import ConvCapsClassifier, Labels, Scene
 from hypercaps.compute import native
-from hypercaps.compute.devices import threads_in_use, use_threads
+from hypercaps.compute.devices import use_threads
 from hypercaps.models.registry import METHODS
 
 INDEPENDENT = ("convcapsnet", "c-cnn", "rbf-svm", "rbf-svm-window", "lda", "logistic", "random-forest")
@@ -20,13 +19,6 @@ INDEPENDENT = ("convcapsnet", "c-cnn", "rbf-svm", "rbf-svm-window", "lda", "logi
 DEPENDENT = ("mlp", "capsnet", "se-2d-cnn", "3d-cnn")
 RECIPES = [(name, recipe) for name in INDEPENDENT for recipe in METHODS[name].recipes]
 THREADS = (1, 2, 3)
-
-
-@pytest.fixture
-def restored_threads() -> Iterator[None]:
-    before = threads_in_use()
-    yield
-    use_threads(before)
 
 
 def arrays_of(classifier: ConvCapsClassifier) -> dict[str, np.ndarray]:

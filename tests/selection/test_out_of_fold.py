@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from hypercaps.classifier import ConvCapsClassifier
-from hypercaps.compute.devices import threads_in_use, use_threads
+from hypercaps.compute.devices import use_threads
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning
@@ -157,13 +156,6 @@ def test_auto_with_a_random_split_compares_on_its_training_pixels(monkeypatch: p
     assert np.isin(seen, fitted.split_.train).all()
     assert not np.isin(seen, fitted.split_.test).any()
     assert fitted.scores_.n_test == fitted.split_.test.size
-
-
-@pytest.fixture
-def restored_threads() -> Iterator[None]:
-    before = threads_in_use()
-    yield
-    use_threads(before)
 
 
 @pytest.mark.usefixtures("restored_threads")

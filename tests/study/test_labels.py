@@ -9,9 +9,8 @@ import pytest
 import rasterio
 from click.testing import Result
 from rasterio.windows import Window
-from typer.testing import CliRunner
 
-from hypercaps.cli import app
+from support.command import hypercaps
 from support.vectors import write_scene_and_labels
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -22,10 +21,6 @@ SCENES = {
 }
 LABELLED = {"polygons": 3 * 10 * 34, "coarse": 36 * 36}  # pixels of the scene
 NAMES = {"polygons": ["soil", "tree", "water"], "coarse": ["class 1", "class 2", "class 3"]}
-
-
-def hypercaps(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ def make_cube(
 
 
 QUICK = {"train": 0.4, "epochs": 8, "batch_size": 16}  # enough for a scene of make_cube
+QUICK_OPTIONS = ["--train", str(QUICK["train"]), "--epochs", str(QUICK["epochs"]), "--batch-size", "16"]  # of a command
 
 
 def make_fields(

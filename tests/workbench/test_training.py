@@ -178,14 +178,12 @@ def test_cancelling_keeps_the_old_map_and_takes_no_second(running: Served, page:
         page.done("/api/train", SLOW)
         while (now := next_event(events, "training")) is None or not now["epoch"]:
             pass
-        started = time.monotonic()
         page.done("/api/cancel")
-        assert page.state()["training"] is None
-        assert time.monotonic() - started < 1.0
+        assert page.state()["training"] is None  # at once, while the worker may still be stopping
     end = time.monotonic() + 10
     while running.bench.desk.jobs.running is not None and time.monotonic() < end:
         time.sleep(0.02)
-    assert time.monotonic() - started < 3.0  # the worker is free again
+    assert running.bench.desk.jobs.running is None  # the worker is free again
     state = page.state()
     assert state["current"] == row["id"]
     assert sorted(path.name for path in (running.bench.folder / "trainings").glob("t*")) == trainings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from pathlib import Path
 
@@ -155,11 +154,9 @@ def test_impossible_block_splits_are_refused(wrong: dict[str, float], match: str
 
 def test_indian_pines_has_every_class_in_all_sets_where_possible() -> None:
     labels = open_labels("indian-pines")
-    started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         split = split_blocks(labels, 0.4, 0.1, seed=0)
-    assert time.perf_counter() - started < 1.5  # about 0.1 s
     flat = labels.array.ravel()
     assert [np.unique(flat[i]).size for i in (split.train, split.val, split.test)] == [16, 12, 14]
     assert abs(split.train.size / (flat > 0).sum() - 0.4) < 0.08
@@ -168,11 +165,10 @@ def test_indian_pines_has_every_class_in_all_sets_where_possible() -> None:
     assert second.startswith("Oats, Wheat: too few blocks leave none to validate")
 
 
-def test_a_large_raster_does_not_take_long() -> None:
+@pytest.mark.timeout(60)  # an assignment that looked at pixels instead of blocks would take far longer
+def test_a_large_raster() -> None:
     labels = fields(1000, 1000, side=20, classes=9)
-    started = time.perf_counter()
     split = split_blocks(labels)
-    assert time.perf_counter() - started < 10  # about 1 s
     assert abs(split.train.size / (labels.array > 0).sum() - 0.2) < 0.02
 
 
