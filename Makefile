@@ -88,7 +88,7 @@ bench-serve: setup tools
 	$(BIN)/python benchmarks/serve.py $(if $(QUICK),--quick)
 
 # What docs/results/ shows: hours on two cores, less those of the runs whose records are in docs/results/runs. It says how
-# long it will take, can be stopped and goes on where it was.
+# long it will take, can be stopped and continues where it was.
 results: setup
 	$(BIN)/python benchmarks/publish_results.py --start
 	$(BIN)/hypercaps study benchmarks/studies/indian-pines.toml --out studies/results --workers 2

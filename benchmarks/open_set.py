@@ -1,4 +1,4 @@
-"""Ground that nobody labelled: how well confidence and familiarity tell it from known ground.
+"""Ground unlike any label: how well confidence and familiarity distinguish it from known ground.
 
     python benchmarks/open_set.py --json open.jsonl                  # recipe best
     python benchmarks/open_set.py --methods lda --only indian-pines  # another method, some of the cases

@@ -299,7 +299,7 @@ FamiliarityFile = Annotated[
         MAP,
         "--familiarity",
         "FILE",
-        "Also write how far each pixel is like the ground that was labelled, 0 to 1, as .tif.",
+        "Also write the similarity of each pixel to the labelled ground, 0 to 1, as .tif.",
         "not written",
     ),
 ]
@@ -309,7 +309,7 @@ Unknown = Annotated[
         MAP,
         "--unknown",
         "P",
-        "Mark ground unlike what was labelled as 'unknown' in the map; a share P of known ground is lost by it.",
+        "Mark ground unlike any label as 'unknown' in the map; a share P of known ground is lost by it.",
         "no pixel",
     ),
 ]

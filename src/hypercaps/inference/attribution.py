@@ -4,7 +4,7 @@ The class capsule is s = sum of l(i) û(i) (Eq. 6), with the coupling coefficien
 (Eq. 7). Its length before the squash (Eq. 8) is therefore the sum of l(i) <û(i), s/|s|>: coupling times agreement. With
 couplings and direction held fixed, this length is a linear function of the lower capsules, and integrated gradients
 (Sundararajan et al. 2017) attribute it to components and bands. The baseline is the mean of the training scene, which
-whitening maps to zero. Attributions above 0 speak for the class, below 0 against it; their sum is the difference
+whitening maps to zero. Attributions above 0 support the class, those below 0 oppose it; their sum is the difference
 between the length at the pixel and that at the baseline.
 """
 

@@ -201,7 +201,7 @@ class ModelUser:
         coverage : float, optional
             Also give the size of the set of classes that contains the true one with this probability, 0 to 1.
         with_familiarity : bool, default False
-            Also give how far pixels are like the ground that was labelled, 0 to 1.
+            Also give the similarity of pixels to the labelled ground, 0 to 1.
 
         Yields
         ------
@@ -214,7 +214,7 @@ class ModelUser:
             yield from map_windows(model, scene, windows, outputs, only=only, known=self._known_of(scene))
 
     def familiarity(self, scene: Scene | Cube) -> npt.NDArray[np.float32]:
-        """How far every pixel is like the ground that was labelled.
+        """Similarity of every pixel to the labelled ground.
 
         Parameters
         ----------

@@ -126,7 +126,7 @@ CONFIDENCE = Layer(
 FAMILIARITY = Layer(
     "familiarity",
     "familiarity.tif",
-    "how far each pixel is like the ground that was labelled, 0 to 1",
+    "similarity of each pixel to the labelled ground, 0 to 1",
     dtype="<f4",
     blank=_NAN,
     compute=_familiarity,

@@ -115,7 +115,7 @@ class Settings:
         return described.patch if self.patch is None else as_int("patch", self.patch, 1)
 
     def compared(self) -> tuple[Candidate, ...] | None:
-        """The candidates of a comparison; None: one method is asked for."""
+        """The candidates of a comparison; None: a single method is trained."""
         return choose_candidates(self.candidates) if self.method == AUTO else None
 
     def draw_split(self, labels: Labels, scene: Scene | None = None) -> Split:

@@ -1,4 +1,4 @@
-"""Labels in and out: strokes as groups of pixels, files of every format, and classes that fit those at hand."""
+"""Labels in and out: strokes as groups of pixels, files of every format, and classes matched with the current ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def exported(snapshot: Snapshot, scene: Scene, kind: str) -> bytes:
 class Imported:
     """Labels of a file, ready to be taken over."""
 
-    labels: npt.NDArray[np.uint8]  # (rows, columns), with the labels at hand where the file has none
+    labels: npt.NDArray[np.uint8]  # (rows, columns), with the current labels where the file has none
     strokes: npt.NDArray[np.int32]
     classes: Classes
     pixels: int
@@ -114,7 +114,7 @@ def read_upload(path: Path, name: str, scene: Scene, class_field: str | None, no
 
 
 def merged(labels: Labels, now: Snapshot, messages: list[str] | None = None) -> Imported:
-    """Labels of a file on top of those at hand; a locked class keeps its pixels."""
+    """Labels of a file on top of the current ones; a locked class keeps its pixels."""
     classes, numbers = _matched(labels, now.classes)
     table = np.zeros(int(labels.array.max()) + 1, dtype=np.uint8)
     for label, number in numbers.items():

@@ -229,7 +229,7 @@ class TaskRunner:
             yield left.pop()
 
     def _suggest(self, task: TrainTask, scored: list[MappedWindow], model: TrainedModel, labels: Labels) -> None:
-        """Keep the points that are worth a label."""
+        """Write the points suggested for labelling."""
         try:
             points = suggest(scored, model.legend, _SUGGESTED, labelled=labels.array > 0, name=self._scene.name)
         except HypercapsError:  # nothing is left
@@ -248,7 +248,7 @@ class TaskRunner:
     # ---- explain and export ------------------------------------------------------------------------------------------
 
     def explain(self, query: ExplainQuery) -> dict[str, Any]:
-        """The bands that spoke for the class of a pixel."""
+        """Band attribution for the class of a pixel."""
         if self._explained is None or self._explained[0] != query.model:
             self._explained = query.model, load_model(query.model).model_
         model = self._explained[1]

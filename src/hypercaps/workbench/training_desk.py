@@ -153,7 +153,7 @@ class TrainingDesk:
     def _train_by_itself(self) -> None:
         try:
             self.train(None, auto=True)
-        except RefusedError:  # too few labels yet: nobody has asked
+        except RefusedError:  # too few labels yet; the user has not started this training
             pass
         except (HypercapsError, OSError) as error:
             self._say("error", f"The training could not start: {error}")
@@ -282,7 +282,7 @@ class TrainingDesk:
         return free[:count]
 
     def explain(self, row: int, col: int) -> tuple[Future[dict[str, Any]], float | None]:
-        """The bands that spoke for the class of a pixel, and the confidence of its class in the map."""
+        """Band attribution for the class of a pixel, and the confidence of its class in the map."""
         current = self.trainings.current
         if current is None:
             raise RefusedError("a pixel is explained by a training: train first", 409)
