@@ -117,9 +117,9 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         windows = windows_of(scene, WINDOW)
         for part in self.classifier_.map_windows(scene, windows, only=self._mask(places), with_scores=True):
             grid[part.at.rows, part.at.cols] = part.scores
-        chosen = scores[places]
-        self._refuse_invalid(places, np.isnan(chosen[:, 0]))
-        return np.asarray(chosen / chosen.sum(axis=1, keepdims=True))
+        found = scores[places]
+        self._refuse_invalid(places, np.isnan(found[:, 0]))
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def _checked_scene(self) -> Scene:
         if self.scene is None:

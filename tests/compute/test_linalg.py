@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,13 @@ from hypercaps.training.label_propagation import edge_features
 from hypercaps.training.preprocessing import PCAWhitening, Standardising
 
 THREADS = (1, 2, 3)
+
+
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    before = threads_in_use()
+    yield
+    use_threads(before)
 
 
 def blas_threads() -> set[int]:

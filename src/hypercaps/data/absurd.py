@@ -53,13 +53,13 @@ def largest_plausible(samples: Iterable[tuple[Values, Mask]]) -> float:
     The typical value is the median over pixels of the largest magnitude in any band. Pixels that are zero in all bands
     are left out: they are often background. Windows are taken until there are enough pixels.
     """
-    magnitudes_so_far = np.empty(0, dtype=np.float32)
+    found = np.empty(0, dtype=np.float32)
     for values, valid in samples:
-        magnitudes = np.abs(values[valid]).max(axis=1) if valid.any() else magnitudes_so_far[:0]
-        magnitudes_so_far = np.concatenate([magnitudes_so_far, magnitudes[magnitudes > 0]])
-        if magnitudes_so_far.size >= _ENOUGH:
+        magnitudes = np.abs(values[valid]).max(axis=1) if valid.any() else found[:0]
+        found = np.concatenate([found, magnitudes[magnitudes > 0]])
+        if found.size >= _ENOUGH:
             break
-    return FACTOR * max(1.0, float(np.median(magnitudes_so_far))) if magnitudes_so_far.size else np.inf
+    return FACTOR * max(1.0, float(np.median(found))) if found.size else np.inf
 
 
 def find_absurd(values: Values, valid: Mask, limit: float) -> Mask | None:

@@ -26,9 +26,9 @@ def _convert(value: object, kind: Any) -> object:
         return None if value is None else _convert(value, arguments[0])
     if is_dataclass(kind) and isinstance(value, dict):
         types = get_type_hints(kind)
-        given = {each.name: value[each.name] for each in fields(kind) if _is_given(each, value)}
+        present = {each.name: value[each.name] for each in fields(kind) if _is_given(each, value)}
         try:
-            return kind(**{name: _convert(each, types[name]) for name, each in given.items()})  # type: ignore[operator]
+            return kind(**{name: _convert(each, types[name]) for name, each in present.items()})  # type: ignore[operator]
         except TypeError as error:  # a required key is missing
             raise ValueError(str(error)) from error
     if origin in (tuple, list) and isinstance(value, list):

@@ -285,15 +285,15 @@ class Labels(Displayed):
         return valid
 
     def _without_invalid(self, scene: Scene, warn: bool) -> Labels:
-        kept = self.array.copy()
+        valid_labels = self.array.copy()
         for window in tile_windows(scene.whole, 256):
-            part = kept[window.rows, window.cols]
+            part = valid_labels[window.rows, window.cols]
             if part.any():  # only windows with labels are read
                 part[~scene.read(window.rows, window.cols).valid] = 0
-        removed = int((self.array > 0).sum() - (kept > 0).sum())
+        removed = int((self.array > 0).sum() - (valid_labels > 0).sum())
         if removed == 0:
             return self
-        if not kept.any():
+        if not valid_labels.any():
             raise LabelsError(
                 f"all {removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r}, which holds "
                 f"{scene.why_invalid()} there: give a cube with finite values there"
@@ -303,13 +303,13 @@ class Labels(Displayed):
                 f"{removed} labelled pixels of {self.name!r} are invalid in scene {scene.name!r}, which holds "
                 f"{scene.why_invalid()} there, and are left out"
             )
-        return self._restricted_to(kept)
+        return self._restricted_to(valid_labels)
 
     def only_pixels(self, pixels: npt.NDArray[np.int64]) -> Labels:
         """The labels of some pixels, flat indices; others become unlabelled."""
-        kept = np.zeros(self.shape, dtype=np.int16)  # not zeros_like: the order of MATLAB's arrays has no flat view
-        kept.ravel()[pixels] = self.array.ravel()[pixels]
-        return self._restricted_to(kept)
+        chosen = np.zeros(self.shape, dtype=np.int16)  # not zeros_like: the order of MATLAB's arrays has no flat view
+        chosen.ravel()[pixels] = self.array.ravel()[pixels]
+        return self._restricted_to(chosen)
 
     def _restricted_to(self, kept: npt.NDArray[np.int16]) -> Labels:
         """These labels with the class numbers ``kept``, of which some have become 0."""

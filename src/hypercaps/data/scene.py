@@ -365,7 +365,7 @@ class Scene(Displayed):
         """
         if self.block is None:
             return [self.read(at.rows, at.cols) for at in windows]
-        pixels_of = [
+        found = [
             Pixels(np.empty((*at.shape, self.bands), dtype=np.float32), np.empty(at.shape, dtype=bool))
             for at in windows
         ]
@@ -373,10 +373,10 @@ class Scene(Displayed):
             for box, some in boxes_around(parts, _STRIP_VALUES * 2 // self.bands):
                 values, valid = self.reader(box.rows, box.cols)
                 for number, part in some:
-                    source, target = part.inside(box), part.inside(windows[number])
-                    pixels_of[number].values[target] = values[source]
-                    pixels_of[number].valid[target] = valid[source]
-        return [self._without_absurd(pixels, at.r0, at.c0) for pixels, at in zip(pixels_of, windows, strict=True)]
+                    there, here = part.inside(box), part.inside(windows[number])
+                    found[number].values[here] = values[there]
+                    found[number].valid[here] = valid[there]
+        return [self._without_absurd(pixels, at.r0, at.c0) for pixels, at in zip(found, windows, strict=True)]
 
     def read_bands(self, bands: Sequence[int], rows: slice, cols: slice) -> Pixels:
         """Some bands of a window, valid where these have data: for pictures, since other bands need not be read.

@@ -31,19 +31,19 @@ def doubtful_labels(
     legend : the n classes
     cols : columns of the scene
     """
-    known = np.flatnonzero(~np.isnan(probabilities).any(axis=1))
-    predicted = probabilities[known].argmax(axis=1)
-    other = predicted != class_of[known]
-    known, predicted = known[other], predicted[other]
-    values = probabilities[known].astype(np.float64)  # (M, n)
-    at = np.arange(known.size)
-    doubt = np.clip(values[at, predicted] - values[at, class_of[known]], 0.0, 1.0)
-    order = np.lexsort((pixels[known], -doubt))
+    held_out = np.flatnonzero(~np.isnan(probabilities).any(axis=1))
+    predicted = probabilities[held_out].argmax(axis=1)
+    other = predicted != class_of[held_out]
+    held_out, predicted = held_out[other], predicted[other]
+    values = probabilities[held_out].astype(np.float64)  # (M, n)
+    at = np.arange(held_out.size)
+    doubt = np.clip(values[at, predicted] - values[at, class_of[held_out]], 0.0, 1.0)
+    order = np.lexsort((pixels[held_out], -doubt))
     return [
         DoubtfulLabel(
             rank,
-            *divmod(int(pixels[known[i]]), cols),
-            legend.entries[int(class_of[known[i]])],
+            *divmod(int(pixels[held_out[i]]), cols),
+            legend.entries[int(class_of[held_out[i]])],
             legend.entries[int(predicted[i])],
             float(doubt[i]),
         )

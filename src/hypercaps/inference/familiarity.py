@@ -101,10 +101,10 @@ class Familiarity:
         """Squared distances (N,) of components (N, k) to the nearest prototype."""
         squared = np.empty(len(components))
         for start in range(0, len(components), _AT_ONCE):
-            some = components[start : start + _AT_ONCE]
+            chunk = components[start : start + _AT_ONCE]
             # |x|^2 - 2 x.p + |p|^2 around the centre of the prototypes, where the three are small.
-            products = _product(some, None, self._centre, self._directions)  # (n, P)
-            squares = _product(np.square(some - self._centre.astype(np.float32)), None, *self._sum)[:, 0]
+            products = _product(chunk, None, self._centre, self._directions)  # (n, P)
+            squares = _product(np.square(chunk - self._centre.astype(np.float32)), None, *self._sum)[:, 0]
             nearest = (products - self._half_squares).max(axis=1)
             squared[start : start + _AT_ONCE] = squares - 2 * nearest
         return np.maximum(squared, 0.0)

@@ -160,9 +160,9 @@ def _fit_window(window: int, components: Array, sample: _Sample) -> _Fitted:
         usable = np.asarray(np.isfinite(distances).any(axis=1))
     # Distance to the nearest prototype of each class: (Q, classes)
     nearest = np.stack([distances[:, of_prototypes == one].min(axis=1) for one in np.unique(of_prototypes)], axis=1)
-    known = np.sort(nearest[usable].min(axis=1))
+    ascending = np.sort(nearest[usable].min(axis=1))
     auroc = _left_out_auroc(nearest, np.unique(of_prototypes), of_held_out, usable)
-    return _Fitted(window, auroc, scaling, _scaled(components[sample.is_prototype], scaling), known)
+    return _Fitted(window, auroc, scaling, _scaled(components[sample.is_prototype], scaling), ascending)
 
 
 def _held_out_distances(components: Array, sample: _Sample, scaling: Array) -> Array:

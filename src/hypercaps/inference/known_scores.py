@@ -47,11 +47,11 @@ class KnownScores:
     def complete(self, at: Window, scores: Scores, mask: Mask) -> None:
         """Fill in what is known of the pixels of ``mask`` (h, w), and remember the others; ``scores`` are (h, w, n)."""
         is_known, stored = self._is_known[at.rows, at.cols], self._scores[at.rows, at.cols]
-        given = ~np.isnan(scores[:, :, 0])
+        is_given = ~np.isnan(scores[:, :, 0])
         before = is_known & mask
         scores[before] = stored[before]
-        stored[given] = scores[given]
-        is_known |= given
+        stored[is_given] = scores[is_given]
+        is_known |= is_given
 
 
 def _changes(model: TrainedModel) -> int:

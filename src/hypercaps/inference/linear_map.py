@@ -43,6 +43,6 @@ def classify_linear(model: TrainedModel, pixels: Pixels, mapped: Mask) -> Scores
     step = max(1, _VALUES // len(bias))
     with torch.inference_mode(), native.torch_on_one_thread():  # its threads would spin on the kernel's cores
         for start in range(0, len(chosen), step):
-            some = torch.from_numpy((chosen[start : start + step] + bias).astype(np.float32))
-            scores[start : start + step] = model.confidences(some).numpy()
+            chunk = torch.from_numpy((chosen[start : start + step] + bias).astype(np.float32))
+            scores[start : start + step] = model.confidences(chunk).numpy()
     return scores

@@ -160,9 +160,9 @@ def rejection_table(confidence: Floats, right: Flags) -> tuple[RejectionRow, ...
     """Share and accuracy of the pixels (N,) that are kept at each of THRESHOLDS."""
     rows = []
     for threshold in THRESHOLDS:
-        kept = confidence >= threshold
-        accuracy = float(right[kept].mean()) if kept.any() else None
-        rows.append(RejectionRow(threshold, float(kept.mean()), accuracy))
+        is_kept = confidence >= threshold
+        accuracy = float(right[is_kept].mean()) if is_kept.any() else None
+        rows.append(RejectionRow(threshold, float(is_kept.mean()), accuracy))
     return tuple(rows)
 
 

@@ -247,10 +247,10 @@ class ModelUser:
         """
         return prepare_scene(self._fitted(), as_scene(scene), how).scene
 
-    def _scene(self, given: object) -> Scene:
+    def _scene(self, scene: object) -> Scene:
         """What is to be classified, once there is a model."""
         self._fitted()
-        return as_scene(given)
+        return as_scene(scene)
 
     @contextmanager
     def _applied(self) -> Iterator[TrainedModel]:

@@ -25,20 +25,20 @@ class Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Set some parameters; returns the estimator."""
-        known = self._parameters()
+        defaults = self._parameters()
         for name, value in params.items():
-            if name not in known:
+            if name not in defaults:
                 raise ValueError(
-                    f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {sorted(known)!r}."
+                    f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {sorted(defaults)!r}."
                 )
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         """The call that makes it, with the parameters that differ from their defaults."""
-        given = self.get_params()
-        changed = [name for name, default in self._parameters().items() if repr(given[name]) != repr(default)]
-        return f"{type(self).__name__}({', '.join(f'{name}={given[name]!r}' for name in changed)})"
+        parameters = self.get_params()
+        changed = [name for name, default in self._parameters().items() if repr(parameters[name]) != repr(default)]
+        return f"{type(self).__name__}({', '.join(f'{name}={parameters[name]!r}' for name in changed)})"
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's tools ask about an estimator: this one classifies cubes, and no tables."""

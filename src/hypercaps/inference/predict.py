@@ -112,12 +112,12 @@ def map_scores(
 
 def map_familiarity(model: TrainedModel, scene: Scene, *, window: int = WINDOW) -> npt.NDArray[np.float32]:
     """Familiarity (rows, columns), 0 to 1; NaN for invalid pixels. Nothing is classified."""
-    known = model.familiar("familiarity")
+    measure = model.familiar("familiarity")
     model.check_fits(scene)
     familiarity = np.full(scene.shape[:2], np.nan, dtype=np.float32)
     for at in windows_of(scene, window):
-        pixels = read_with_halo(scene, at, known.halo)
-        familiarity[at.rows, at.cols] = known.of_window(pixels, _trimmed(pixels, known.halo).valid)
+        pixels = read_with_halo(scene, at, measure.halo)
+        familiarity[at.rows, at.cols] = measure.of_window(pixels, _trimmed(pixels, measure.halo).valid)
     return familiarity
 
 
@@ -207,8 +207,8 @@ def _map_pixels(
     if outputs.coverage is not None:
         sets = np.zeros(mask.shape, dtype=np.uint8)
         sets[valid] = model.calibrated("a set of classes").sets(of_pixels, outputs.coverage)
-    kept = scores if outputs.with_scores else None
-    return MappedWindow(at, classes, confidence, kept, sets, familiarity, source)
+    all_scores = scores if outputs.with_scores else None
+    return MappedWindow(at, classes, confidence, all_scores, sets, familiarity, source)
 
 
 def check_mask(scene: Scene, only: Mask | None) -> None:

@@ -168,8 +168,8 @@ def _unit(trained: Array, new: Array) -> float:
 def _gain_and_offset(trained: SceneStatistics, mean: Array, good: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Least squares fit of mean = gain * trained mean + offset, each band in its standard deviations."""
     weights = 1 / trained.deviation[good]
-    known = np.stack([trained.mean[good] * weights, weights], axis=1)
-    (gain, offset), *_ = np.linalg.lstsq(known, mean[good] * weights, rcond=None)
+    design = np.stack([trained.mean[good] * weights, weights], axis=1)
+    (gain, offset), *_ = np.linalg.lstsq(design, mean[good] * weights, rcond=None)
     return float(gain), float(offset)
 
 

@@ -127,9 +127,9 @@ def names() -> list[str]:
 def get_scene(name: str) -> CatalogScene:
     """A scene of the catalogue; an unknown name is refused with a list of all."""
     if name not in names():
-        known = names()
+        available = names()
         raise CatalogError(
-            f"there is no public scene {name!r}: known are {', '.join(known)}{did_you_mean(name, known)}"
+            f"there is no public scene {name!r}: known are {', '.join(available)}{did_you_mean(name, available)}"
         )
     entry = _document()["scenes"][name]
     package = entry.get("embedded", {})

@@ -86,10 +86,10 @@ class TrainingRecord:
         other = {name: value for name, value in values.items() if name not in (*_KINDS, "asked")}
         if "asked" not in values:
             return cls(**read, other=other)
-        given = values["asked"]
-        if not isinstance(given, dict):
-            raise TypeError(f"its recipe has asked {given!r}, not an object")
-        overrides = Overrides(_entry(given, "epochs", int), _entry(given, "batch_size", int))
+        overridden = values["asked"]
+        if not isinstance(overridden, dict):
+            raise TypeError(f"its recipe has asked {overridden!r}, not an object")
+        overrides = Overrides(_entry(overridden, "epochs", int), _entry(overridden, "batch_size", int))
         return cls(**read, overrides=overrides, other=other)
 
     @property

@@ -94,10 +94,10 @@ def _choose_cost(spectra: Array, targets: Integers, units: Integers | None) -> f
     inside = [fold_of != fold for fold in range(folds)]
     paths = [_Path(spectra[some], targets[some], _TOLERANCE) for some in inside]
     # No cost can predict a class that was left out entirely.
-    known = [~some & np.isin(targets, targets[some]) for some in inside]
+    can_predict = [~some & np.isin(targets, targets[some]) for some in inside]
     best, least = LogisticRegression.DEFAULT_COST, np.inf
     for cost in LogisticRegression.COSTS:
-        fits = zip(known, paths, strict=True)
+        fits = zip(can_predict, paths, strict=True)
         loss = sum(_log_loss(spectra[some], targets[some], *path.fit(cost)) for some, path in fits)
         if loss >= least:  # it has one minimum, and larger costs take the longest
             break

@@ -102,16 +102,16 @@ def _model_facts(model: TrainedModel, scene: str) -> dict[str, Any]:
     }
 
 
-def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: Split | None = None) -> Split | None:
-    """The split to evaluate with: ``given``, or the model's own if these are the labels it was trained on, or None.
+def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, split: Split | None = None) -> Split | None:
+    """The split to evaluate with: ``split``, or the model's own if these are the labels it was trained on, or None.
 
     On those labels no training or validation pixel may be in the test set: the model's split is drawn again to check
     that, and if it can't be drawn, only the split file of its run is accepted.
     """
     if model.split.labels != labels.digest():
-        return given
+        return split
     if model.out_of_fold and model.out_of_fold["scene_fingerprint"] != scene.fingerprint():
-        return given  # the same places in another scene
+        return split  # the same places in another scene
     if model.split.kind in WITHOUT_TEST:
         raise SplitError(
             "the model was trained on all of these labels, so that none is left to test it: evaluate it on other "
@@ -123,18 +123,18 @@ def evaluation_split(model: TrainedModel, scene: Scene, labels: Labels, given: S
         request = model.split.request(patch=model.patch)
         own = None if request is None else splits.draw(valid, request)
     if own is None or own.digest() != model.split.digest:
-        if given is None or given.digest() != model.split.digest:
+        if split is None or split.digest() != model.split.digest:
             raise SplitError(
                 "the model was trained on pixels of these labels and its split can't be drawn again: name the "
                 "split.npz of its run with --split-file"
             )
-        return given
-    if given is not None and np.isin(given.test, np.concatenate([own.train, own.val])).any():
+        return split
+    if split is not None and np.isin(split.test, np.concatenate([own.train, own.val])).any():
         raise SplitError(
             "the test set of this split holds pixels that the model was trained or validated on: name the split.npz of "
             "its own run, or leave --split-file out"
         )
-    return own if given is None or given.digest() == own.digest() else given
+    return own if split is None or split.digest() == own.digest() else split
 
 
 def check_both(model: TrainedModel, labels: Labels) -> None:

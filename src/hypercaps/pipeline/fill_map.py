@@ -72,12 +72,12 @@ def check_classes(partial: PartialMap, context: MapContext) -> None:
     """Warn of pixels of the mask that got no class; refuse a map without any class, or with one of no legend."""
     scene, mask = context.scene, context.request.mask
     invalid = 0
-    known = np.zeros(1 << 16, dtype=bool)
-    known[[0, *context.legend.labels]] = True
+    is_known = np.zeros(1 << 16, dtype=bool)
+    is_known[[0, *context.legend.labels]] = True
     for r0 in range(0, scene.rows, _ROWS):
         r1 = min(r0 + _ROWS, scene.rows)
         classes = partial.read(CLASSES.name, r0, r1)
-        if not known[classes.view("<u2")].all():
+        if not is_known[classes.view("<u2")].all():
             raise OutputError(
                 f"{partial.path} was damaged while the map was made, and was deleted: map again, and check the disk"
             )

@@ -49,8 +49,8 @@ def signatures(model: TrainedModel, scene: Scene, labels: Labels) -> list[Signat
         own = spectra[np.searchsorted(all_pixels, pixels)]  # (N, bands)
         explanation = None
         if explainable and pixels.size:
-            some = np.stack(np.divmod(evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)  # (8, 2)
-            explanation = explain_pixels(model, scene, some, entry.label)
+            explained_pixels = np.stack(np.divmod(evenly(pixels, MOST_EXPLAINED), scene.cols), axis=1)  # (8, 2)
+            explanation = explain_pixels(model, scene, explained_pixels, entry.label)
         mean, spread = (own.mean(axis=0), own.std(axis=0)) if pixels.size else (np.zeros(scene.bands),) * 2
         signatures_found.append(Signature(entry, int(pixels.size), mean, spread, explanation))
     return signatures_found

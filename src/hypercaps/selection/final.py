@@ -72,5 +72,5 @@ def _some(
     """At most as many pixels as a calibration uses, drawn at random."""
     if truth.size <= MOST_PIXELS:
         return raw, truth, fold
-    some = np.sort(np.random.default_rng(0).choice(truth.size, MOST_PIXELS, replace=False))
-    return raw[some], truth[some], fold[some]
+    drawn = np.sort(np.random.default_rng(0).choice(truth.size, MOST_PIXELS, replace=False))
+    return raw[drawn], truth[drawn], fold[drawn]

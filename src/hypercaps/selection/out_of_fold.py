@@ -53,10 +53,10 @@ class FoldProblem:
     def unit(self) -> Integers:
         return self.folds.units.unit[self._held]
 
-    def samples(self, classes: Integers, count: int, known: npt.NDArray[np.bool_] | None = None) -> Integers:
+    def samples(self, classes: Integers, count: int, which: npt.NDArray[np.bool_] | None = None) -> Integers:
         """(count,) number of independent units with pixels of each class, by a class index of each pixel (M,)."""
-        known = np.ones(self.pixels.size, dtype=bool) if known is None else known
-        return self.folds.units.independent(np.flatnonzero(self._held)[known], classes[known], count)
+        which = np.ones(self.pixels.size, dtype=bool) if which is None else which
+        return self.folds.units.independent(np.flatnonzero(self._held)[which], classes[which], count)
 
     @cached_property
     def truth(self) -> Integers:

@@ -63,9 +63,9 @@ class Settings:
             if getattr(self, name) is not None:
                 raise ModelError(f"{name} has a meaning with method auto only: leave it out, or ask for auto")
         described = get_description(self.method)
-        given = {"epochs": self.epochs, "batch_size": self.batch_size}
-        described.recipe(self.recipe).check_overrides(self.method, given)
-        for name, number in given.items():
+        overrides = {"epochs": self.epochs, "batch_size": self.batch_size}
+        described.recipe(self.recipe).check_overrides(self.method, overrides)
+        for name, number in overrides.items():
             if number is not None:
                 as_int(name, number, 1)
         described.preprocessing_with(self.whitening, self.recipe)
@@ -74,10 +74,10 @@ class Settings:
 
     def _check_auto(self) -> None:
         choose_candidates(self.candidates)
-        given = [name for name in _CHOSEN_BY_AUTO if getattr(self, name) is not None]
-        if given:
+        chosen_by_user = [name for name in _CHOSEN_BY_AUTO if getattr(self, name) is not None]
+        if chosen_by_user:
             raise ModelError(
-                f"method auto chooses the {given[0].replace('_', ' ')} itself: leave it out, or name a method"
+                f"method auto chooses the {chosen_by_user[0].replace('_', ' ')} itself: leave it out, or name a method"
             )
         if self.budget is not None and not 0 < self.budget < inf:
             raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")

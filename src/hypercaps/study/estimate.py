@@ -33,19 +33,19 @@ def estimate_time(settings: Sequence[Setting], records: Iterable[Record], at_onc
     for record in records:
         if isinstance(record, FinishedRun) and not record.cut_short:
             measured.setdefault(_kind(record), []).append(record.train_seconds)
-    known: list[float] = []
+    estimates: list[float] = []
     unknown: Counter[str] = Counter()
     for setting in settings:
         new = new_record(setting)
         minutes, seconds = setting.method.minutes, measured.get(_kind(new))
         if seconds:
-            known.append(median(seconds))
+            estimates.append(median(seconds))
         elif minutes is not None:
-            known.append(60 * minutes)
+            estimates.append(60 * minutes)
         else:
             unknown[f"{new.scene} {new.method} {LabelBudget.of(new).short}"] += 1
-    longest = max(known, default=0.0)
-    return Estimate(len(settings), max(sum(known) / at_once, longest), at_once, dict(unknown))
+    longest = max(estimates, default=0.0)
+    return Estimate(len(settings), max(sum(estimates) / at_once, longest), at_once, dict(unknown))
 
 
 def _kind(record: RunRecord) -> str:

@@ -27,8 +27,8 @@ class Stat(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Stat | None:
-        given = [value for value in values if value is not None]
-        return cls(median(given), min(given), max(given), len(given)) if given else None
+        present = [value for value in values if value is not None]
+        return cls(median(present), min(present), max(present), len(present)) if present else None
 
 
 @dataclass(frozen=True)

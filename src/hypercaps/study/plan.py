@@ -30,9 +30,9 @@ class SceneSource:
     def public(cls, name: str, others: Iterable[str] = ()) -> SceneSource:
         """A scene of the catalogue; ``others`` are names to list beside the catalogue's if there is none."""
         if name not in catalog.names():
-            known = unique([*others, *catalog.names()])
+            scenes = unique([*others, *catalog.names()])
             raise CatalogError(
-                f"there is no scene {name!r} in the study: give one of {', '.join(known)}{did_you_mean(name, known)}"
+                f"there is no scene {name!r} in the study: give one of {', '.join(scenes)}{did_you_mean(name, scenes)}"
             )
         return cls(name, name, name)
 

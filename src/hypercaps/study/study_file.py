@@ -81,8 +81,8 @@ def _method_plan(name: str, plan: object, source: str) -> MethodPlan:
     plan = _expect(plan, dict, f"{source}: methods.{name} must be a table")
     _check_keys(plan, _METHOD_KEYS, f"{source}: methods.{name}")
     recipe = get_description(name).recipe(plan.get("recipe"))
-    given = [key for key in ("epochs", "batch_size", "repeats") if key in plan]
-    counts = {key: _count(plan[key], f"methods.{name}.{key}", source) for key in given}
+    keys = [key for key in ("epochs", "batch_size", "repeats") if key in plan]
+    counts = {key: _count(plan[key], f"methods.{name}.{key}", source) for key in keys}
     for key in ("epochs", "batch_size"):
         if not recipe.has_epochs and key in plan:
             raise StudyError(f"{source}: {name} is not trained in epochs and has no {key}: leave it out")

@@ -17,44 +17,44 @@ if TYPE_CHECKING:  # imports torch, and options are checked before that
     from hypercaps.models.registry import Method
 
 
-def as_scene(given: object) -> Scene:
+def as_scene(value: object) -> Scene:
     """A scene; an array (rows, columns, bands), of NumPy or xarray, as one."""
-    if isinstance(given, Scene):
-        return given
-    if isinstance(given, str | Path):
-        raise SceneError(f"a Scene or an array is expected and a name came: open it first, open_scene({str(given)!r})")
-    if not _is_array(given):
+    if isinstance(value, Scene):
+        return value
+    if isinstance(value, str | Path):
+        raise SceneError(f"a Scene or an array is expected and a name came: open it first, open_scene({str(value)!r})")
+    if not _is_array(value):
         raise SceneError(
-            f"a Scene or an array (rows, columns, bands) is expected and {type(given).__name__} came: use open_scene "
+            f"a Scene or an array (rows, columns, bands) is expected and {type(value).__name__} came: use open_scene "
             "for files, Scene.from_array for other data"
         )
-    if len(shape := tuple(getattr(given, "shape", ()))) == 2:
+    if len(shape := tuple(getattr(value, "shape", ()))) == 2:
         raise SceneError(
             f"a scene is an array (rows, columns, bands), but a table of shape {shape} came: give the whole cube, "
             "or the places of pixels to hypercaps.sklearn.PixelClassifier"
         )
-    return Scene.from_array(given)
+    return Scene.from_array(value)
 
 
-def as_labels(given: object) -> Labels:
+def as_labels(value: object) -> Labels:
     """Labels; an array (rows, columns) of class numbers as such."""
-    if isinstance(given, Labels):
-        return given
-    if isinstance(given, str | Path):
+    if isinstance(value, Labels):
+        return value
+    if isinstance(value, str | Path):
         raise LabelsError(
-            f"Labels or an array are expected and a name came: open it first, open_labels({str(given)!r})"
+            f"Labels or an array are expected and a name came: open it first, open_labels({str(value)!r})"
         )
-    if not _is_array(given):
+    if not _is_array(value):
         raise LabelsError(
-            f"Labels or an array (rows, columns) of class numbers are expected and {type(given).__name__} came: use "
+            f"Labels or an array (rows, columns) of class numbers are expected and {type(value).__name__} came: use "
             "open_labels for files, Labels.from_array for other data"
         )
-    return Labels.from_array(given)  # type: ignore[arg-type]
+    return Labels.from_array(value)  # type: ignore[arg-type]
 
 
-def _is_array(given: object) -> bool:
+def _is_array(value: object) -> bool:
     """Also of xarray, h5py, torch and others."""
-    return hasattr(given, "shape") and hasattr(given, "dtype")
+    return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def compare_names(ours: Legend, models: Legend) -> None:

@@ -32,8 +32,8 @@ def draw_blocks(labels: Labels, request: SplitRequest) -> list[Indices]:
     shares = np.array([request.train, request.val, 1 - request.train - request.val])
     trials = max(4, _TRIALS * _GREEDY // max(_GREEDY, int(blocks.counts.any(axis=1).sum())))
     best = max(_assignments(blocks.counts, shares, rng, trials), key=lambda one: _merit(blocks, one, shares))
-    part, kept = best[blocks.block_of], _outside_guard(blocks, best, blocks.block_of, blocks.reached)
-    sets = [kept & (part == which) for which in (_TRAIN, _VAL, _TEST)]
+    part, outside_guard = best[blocks.block_of], _outside_guard(blocks, best, blocks.block_of, blocks.reached)
+    sets = [outside_guard & (part == which) for which in (_TRAIN, _VAL, _TEST)]
     if not sets[_TEST].any():
         raise SplitError(
             f"blocks of {block} x {block} pixels leave nothing of {labels.name!r} to test"
@@ -113,10 +113,12 @@ def _merit(blocks: LabelledBlocks, part: Assignment, shares: Floats) -> tuple[in
     """Rank of an assignment, higher is better: number of classes that train, that are also tested, that are in every
     set, and minus the mean difference from the shares."""
     block_of, class_of, reached = blocks.kinds.T
-    kept = _outside_guard(blocks, part, block_of, reached)
+    remaining = _outside_guard(blocks, part, block_of, reached)
     classes = blocks.counts.shape[1]
     pixels = np.bincount(
-        part[block_of[kept]] * classes + class_of[kept], weights=blocks.kind_counts[kept], minlength=3 * classes
+        part[block_of[remaining]] * classes + class_of[remaining],
+        weights=blocks.kind_counts[remaining],
+        minlength=3 * classes,
     ).reshape(3, classes)
     trained, validated, tested = pixels > 0
     validated |= shares[_VAL] == 0

@@ -17,8 +17,8 @@ WITHOUT_TEST = ("folds", "none")  # all labelled pixels train: scores come from 
 def check_kind(kind: str) -> None:
     """Refuse an unknown kind of split."""
     if kind not in KINDS:
-        known = f"{', '.join(KINDS[:-1])} or {KINDS[-1]} is expected{did_you_mean(kind, KINDS)}"
-        raise SplitError(f"there is no split {kind!r}: {known}")
+        expected = f"{', '.join(KINDS[:-1])} or {KINDS[-1]} is expected{did_you_mean(kind, KINDS)}"
+        raise SplitError(f"there is no split {kind!r}: {expected}")
 
 
 @dataclass(frozen=True)

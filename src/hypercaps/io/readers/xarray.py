@@ -69,7 +69,7 @@ def scene_from_xarray(
 
 
 def _warn_of_unknown_names(cube: Variable, label: str) -> None:
-    """Warn of dimensions with names that xarray made up, such as dim_0, which do not tell rows from columns."""
+    """Of dimensions that xarray itself named, such as dim_0: nobody has said which is which."""
     if all(re.fullmatch(r"dim_\d+", dim) for dim in cube.dims):
         warn_data(
             f"the dimensions of {label!r} have no names ({', '.join(cube.dims)}) and are taken as rows, columns and "
