@@ -42,7 +42,7 @@ export function makeToolBar(store: AppStore, labelling: Labelling, view: MapView
   store.watch(['tool', 'writer'], ({ tool, writer }) => {
     for (const { id, button } of buttons) {
       button.setAttribute('aria-pressed', String(id === tool));
-      button.disabled = !writer && id !== 'pan';
+      button.disabled = !writer && id !== 'pan' && id !== 'explain';
     }
   });
   store.watch(['tool', 'brush', 'tolerance'], ({ tool, brush, tolerance }) => {
@@ -106,11 +106,11 @@ function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: App
       const key = el('span', { class: 'key' }, one.key || '\u00a0');
       key.style.background = one.color;
       key.style.color = textOn(one.color);
-      return el('button', { class: 'plain', disabled: !state.writer, onclick: () => void attempt(store, () => suggesting.label(id)) }, key, one.name);
+      return el('button', { class: 'plain', disabled: !state.writer, onclick: () => void attempt(store, () => suggesting.label(id)) }, key, el('span', { class: 'name', title: one.name }, one.name));
     })),
     el('div', { class: 'buttons small' },
       el('button', { class: 'plain', onclick: () => void suggesting.reject() }, "Can't tell ", el('kbd', {}, 'X')),
-      el('button', { class: 'plain', onclick: () => void suggesting.next() }, 'Skip ', el('kbd', {}, 'Space')),
+      el('button', { class: 'plain', onclick: () => void suggesting.skip() }, 'Skip ', el('kbd', {}, 'Space')),
       el('button', { class: 'plain', onclick: () => suggesting.end() }, 'End ', el('kbd', {}, 'Esc'))));
 }
 
@@ -160,7 +160,7 @@ export function makeReadOut(store: AppStore, labelling: Labelling, view: MapView
     const parts = [value ? `label ${className(state, value)}` : null, mapped ? `map ${className(state, mapped.id)} ${percent(mapped.confidence, 0)}${mapped.isOld ? ' (old)' : ''}` : null];
     return parts.filter((part) => part !== null).join(' · ');
   };
-  store.watch(['cursor', 'spectrum', 'bands', 'labels', 'map'], (state) => {
+  store.watch(['cursor', 'spectrum', 'bands', 'labels', 'labelChunks', 'map'], (state) => {
     const { cursor, scene, spectrum } = state;
     if (!cursor) {
       replace(place, `${scene.name} · ${grouped(scene.rows)} × ${grouped(scene.cols)} × ${scene.bands}`);

@@ -111,6 +111,11 @@ export class TrainPanel {
   }
 }
 
+/** The name of a method as the list shows it. */
+export function methodName({ methods }: Options, id: string): string {
+  return methods.map(asChoice).find((one) => one.id === id)?.name ?? id;
+}
+
 function asChoice(choice: string | Choice): Choice {
   return typeof choice === 'string' ? { id: choice, name: choice } : choice;
 }
