@@ -342,8 +342,13 @@ def test_a_second_tab_is_told_and_can_only_look(browser: Browser, bench: Served)
         first.press("d")
         first.click(7, 7)
         second.until("() => window.workbench.labelling.raster.valueAt(7, 7) === 1")
+        first.add_class("Wood")
+        first.click(17, 17)
+        second.until("() => window.workbench.store.get().classes.every(({count}) => count > 0)")
+        assert "needs labelled pixels" not in second.text("aside")
         first.page.close()
         second.until("() => window.workbench.store.get().writer", seconds=20)
+        assert second.page.locator(".cards").inner_text() == ""
         second.press("1", "d")
         second.click(9, 9)
         assert second.labels()[9, 9] == 1

@@ -68,9 +68,11 @@ export function makeCards(store: AppStore, suggesting: Suggesting): HTMLElement 
   const suggestion = el('div', { class: 'card suggestion', role: 'region', 'aria-label': 'Suggestion' });
   const highlight = el('div', { class: 'card' });
   const readOnly = el('div', { class: 'card warn' }, 'Another tab or browser is working on this project: here it can only be viewed.');
+  const lost = el('div', { class: 'card warn' }, 'The server does not answer: is hypercaps serve still running? What you paint is kept in this page, and saved when it answers again.');
   const old = el('div', { class: 'card old' });
-  store.watch(['writer'], ({ writer }) => {
+  store.watch(['writer', 'connected'], ({ writer, connected }) => {
     readOnly.hidden = writer;
+    lost.hidden = connected || !writer;
   });
   store.watch(['map', 'stale'], ({ map, stale }) => {
     const isOld = stale !== null && map !== null && (map.done ?? 1) < 1;
@@ -86,7 +88,7 @@ export function makeCards(store: AppStore, suggesting: Suggesting): HTMLElement 
   store.watch(['suggesting', 'classes', 'writer'], (state) => {
     drawSuggestion(suggestion, state, store, suggesting);
   });
-  return el('div', { class: 'cards' }, readOnly, old, highlight, suggestion);
+  return el('div', { class: 'cards' }, lost, readOnly, old, highlight, suggestion);
 }
 
 function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: AppStore, suggesting: Suggesting): void {
