@@ -289,7 +289,7 @@ def test_a_file_with_several_fields_is_opened_when_one_is_named(tab: Workbench, 
     file.write_text("row,col,level_1,level_2\n3,4,field,corn\n9,8,field,wheat\n")
     tab.tab("Files")
     tab.page.locator("input[type=file]").set_input_files(file)
-    tab.page.wait_for_selector("text=Which field of points.csv holds the class?")
+    tab.page.wait_for_selector("text=/Which field of points.csv holds the class.*type one into the box below the file/")
     tab.page.get_by_label("Field of the class").fill("level_2")
     tab.press("Enter")
     tab.until("() => window.workbench.labelling.raster.valueAt(9, 8) > 0")
