@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hypercaps.workbench.journal import Journal
 from hypercaps.workbench.label_store import MOST_STEPS, LabelStore
 from hypercaps.workbench.refusals import RefusedError
 
@@ -74,6 +76,19 @@ def test_a_restart_changes_nothing(store: LabelStore, seed: int) -> None:
     counts = np.bincount(again.raster.classes.ravel(), minlength=256)
     assert (counts == again.raster.counts).all()
     again.close()
+
+
+def test_every_change_is_kept_with_its_time(store: LabelStore) -> None:
+    started = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    known = store.version
+    store.add_class("Corn", None)
+    store.stroke("a", "point", 1, spans((0, 0, 1)))
+    store.undo()
+    store.close()
+    again = Journal(store.folder / "journal.jsonl")
+    times = [datetime.datetime.fromisoformat(entry["time"]) for entry in again.entries[known:]]
+    again.close()
+    assert len(times) == 3 and started <= times[0] <= times[1] <= times[2] <= datetime.datetime.now(datetime.UTC)
 
 
 @pytest.mark.parametrize("seed", range(3))

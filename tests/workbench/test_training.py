@@ -18,6 +18,7 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.workbench import training_desk
 from hypercaps.workbench.map_store import CLASS
+from hypercaps.workbench.trainings import SUGGESTIONS
 from support.scenes import make_fields
 from support.workbench import Page, Served, next_event, served
 
@@ -145,6 +146,16 @@ def test_suggested_points_are_not_labelled_and_go_when_they_are(page: Page) -> N
     left = page.json("/api/suggestions?count=5")["points"]
     assert (first["row"], first["col"]) not in {(one["row"], one["col"]) for one in left}
     page.done("/api/undo")
+
+
+def test_points_that_were_not_chosen_are_told(page: Page, running: Served) -> None:
+    number = train(page)["id"]
+    file = running.bench.desk.trainings.path(number, SUGGESTIONS)
+    file.rename(file.with_name("away"))
+    answer = page.get("/api/suggestions")
+    assert answer.status_code == 409 and "were not chosen before it was stopped" in answer.json()["error"]
+    file.with_name("away").rename(file)
+    assert page.json("/api/suggestions")["points"]
 
 
 def test_trainings_are_compared_and_restored(page: Page) -> None:

@@ -26,6 +26,7 @@ from hypercaps.workbench.class_list import Classes
 from hypercaps.workbench.label_store import Snapshot
 from hypercaps.workbench.refusals import RefusedError, not_found
 
+_BY_OPTION, _IN_PAGE = "name one with --class-field (class_field in Python)", "type one into the box below the file"
 FORMATS = tuple(suffix[1:] for suffix in SUFFIXES)
 _READ = (
     *(".gpkg", ".geojson", ".json", ".shp", ".zip", ".kml", ".kmz", ".csv", ".tsv", ".fgb", ".tif", ".tiff", ".img"),
@@ -106,9 +107,7 @@ def read_upload(path: Path, name: str, scene: Scene, class_field: str | None, no
             labels = labels.where_valid(scene)
         except HypercapsError as error:
             text = str(error).replace(str(path), name).replace(path.name, name)
-            raise RefusedError(
-                text.replace("--class-field (class_field in Python)", "the field of the class")
-            ) from error
+            raise RefusedError(text.replace(_BY_OPTION, _IN_PAGE)) from error
     messages = [str(one.message).replace(path.name, name) for one in caught if issubclass(one.category, DataWarning)]
     return merged(labels, now, messages)
 

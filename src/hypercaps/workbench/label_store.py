@@ -1,11 +1,13 @@
 """LabelStore: labels and classes of a project. Every change is an entry of the journal, and follows from it alone.
 
 Entries: ``stroke``, ``classes`` (the list after a change), ``merge``, ``raster`` (labels from a file of the project),
-``undo``, ``redo`` and ``recovered``. The version is the number of entries so far, so that it never goes back.
+``undo``, ``redo`` and ``recovered``, each with the ``time`` at which it was made. The version is the number of entries
+so far, so that it never goes back.
 """
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -164,7 +166,8 @@ class LabelStore:
         return self._commit({"op": "classes", "title": class_list.TITLES[action], "classes": rows})
 
     def _commit(self, entry: Entry) -> Outcome:
-        self.journal.append(entry)
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.journal.append({**entry, "time": now})
         return self._apply(entry)
 
     def _apply(self, entry: Entry) -> Outcome:

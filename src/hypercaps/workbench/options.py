@@ -15,7 +15,7 @@ from hypercaps.workbench.worker_messages import Settings
 _FILE = "options.json"
 _AUTO = "auto"
 _SPLITS = {
-    "folds": "Held-out areas in turn; all labels train",
+    "folds": "Areas in turn; all labels train",
     "none": "No score; all labels train",
     "random": "Random pixels, as in the paper",
     "polygons": "Whole strokes and areas",

@@ -26,6 +26,7 @@ from hypercaps.inference.suggest import suggest
 from hypercaps.io.open import open_labels
 from hypercaps.io.writers.atomic import write_json, write_npz
 from hypercaps.loading import load_model
+from hypercaps.models.descriptions import DESCRIPTIONS
 from hypercaps.pipeline.evaluate import run_metrics
 from hypercaps.pipeline.evidence import find_doubtful_labels
 from hypercaps.pipeline.map import pixels_within
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from hypercaps.workbench.worker import Worker
 
 _SIDE = 128  # of the windows that are mapped, in pixels
-_SUGGESTED = 200
+_SUGGESTED = 500  # of these a user may be able to tell few: most lie between the fields
 _SCORED_WINDOWS = 24  # whose scores are kept for suggestions
 _DOUBTFUL = 1000
 _NO_SCORE = (
@@ -85,8 +86,9 @@ class TaskRunner:
         can_preview = task.settings.split == "folds" and task.settings.method != AUTO
         if can_preview:
             preview = self._train_final(classifier, labels)
-            self._map(task, preview, labels)
+            scored = self._map(task, preview)
             self._worker.report("mapped", seconds=time.monotonic() - started)
+            self._suggest(task, scored, preview.model_, labels)
         on_training = self._on_scoring if can_preview else self._on_training
         observer = FoldObserver(self._on_comparing)
         classifier.fit(self._scene, labels, on_progress=on_training, observer=observer, cache=self._cache)
@@ -94,7 +96,8 @@ class TaskRunner:
         classifier.save(task.folder / MODEL)
         self._fitted = task.id, classifier
         self._keep_scores(task, classifier)
-        self._map(task, classifier, labels)
+        scored = self._map(task, classifier)
+        self._suggest(task, scored, classifier.model_, labels)
         return {"seconds": time.monotonic() - started}
 
     def _open_labels(self, task: TrainTask | ExportTask) -> Labels:
@@ -146,7 +149,8 @@ class TaskRunner:
         self._worker.progress(stage=stage, epoch=now.epoch, epochs=now.epochs, validation=validation, done=now.done)
 
     def _on_comparing(self, name: str, fold: int, folds: int, done: int, total: int) -> None:
-        stage = f"Scoring held-out areas: {name}, fold {fold} of {folds}"
+        method = DESCRIPTIONS[name].title if name in DESCRIPTIONS else name
+        stage = f"Scoring held-out areas: {method}, fold {fold} of {folds}"
         self._worker.progress(stage=stage, epoch=done, epochs=total, validation=None, done=done / max(total, 1))
 
     # ---- scores ------------------------------------------------------------------------------------------------------
@@ -184,15 +188,15 @@ class TaskRunner:
 
     # ---- map ---------------------------------------------------------------------------------------------------------
 
-    def _map(self, task: TrainTask, classifier: ConvCapsClassifier, labels: Labels) -> None:
-        """Fill the map of the task, from the middle of the view outwards, and choose points to label next."""
-        scene, model = self._scene, classifier.model_
+    def _map(self, task: TrainTask, classifier: ConvCapsClassifier) -> list[MappedWindow]:
+        """Fill the map of the task, from the middle of the view outwards; some windows with scores, for suggestions."""
+        scene = self._scene
         target = writable_map(task.folder, scene.shape[:2])
         windows = self._windows(classifier, task.memory)
         kept = set(windows[:: max(1, len(windows) // _SCORED_WINDOWS)])
         scored: list[MappedWindow] = []
         total, done = scene.rows * scene.cols, 0
-        has_familiarity = model.familiarity is not None
+        has_familiarity = classifier.model_.familiarity is not None
         ordered = self._outwards(windows)
         for at in ordered:  # one by one: the view may move meanwhile
             (mapped,) = classifier.map_windows(
@@ -205,7 +209,7 @@ class TaskRunner:
             self._worker.report("windows", windows=[tuple(at)], done=done / total)
             self._worker.progress(stage="Mapping", epoch=None, epochs=None, validation=None, done=done / total)
         target.flush()
-        self._suggest(task, scored, model, labels)
+        return scored
 
     def _windows(self, classifier: ConvCapsClassifier, memory: int) -> list[Window]:
         """Windows of whole tiles around the view, within the memory."""

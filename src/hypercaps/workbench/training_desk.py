@@ -275,9 +275,14 @@ class TrainingDesk:
         current = self.trainings.current
         if current is None:
             raise RefusedError("points are suggested by a training: train first", 409)
+        points = self.trainings.suggestions(current)
+        if points is None:
+            running = self.jobs.running
+            is_soon = running is not None and running.id == current
+            reason = "are being chosen: ask again in a moment" if is_soon else "were not chosen before it was stopped"
+            raise RefusedError(f"the points of this training {reason}", 409)
         labelled = self._labels.raster.classes
         known = {one.id for one in self._labels.classes}
-        points = self.trainings.suggestions(current)
         free = [one for one in points if labelled[one["row"], one["col"]] == 0 and one["first"]["id"] in known]
         return free[:count]
 

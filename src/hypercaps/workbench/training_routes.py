@@ -98,7 +98,7 @@ async def get_changes(
 
 
 @router.get("/suggestions")
-def get_suggestions(bench: OnBench, count: Annotated[int, Query(ge=1, le=200)] = 20) -> dict[str, Any]:
+def get_suggestions(bench: OnBench, count: Annotated[int, Query(ge=1, le=1000)] = 20) -> dict[str, Any]:
     return {"points": bench.desk.suggestions(count)}
 
 

@@ -189,8 +189,10 @@ class Trainings:
     def doubtful(self, number: str) -> list[dict[str, Any]]:
         return read_json(self.path(number, DOUBTFUL)) or []
 
-    def suggestions(self, number: str) -> list[dict[str, Any]]:
-        return read_json(self.path(number, SUGGESTIONS)) or []
+    def suggestions(self, number: str) -> list[dict[str, Any]] | None:
+        """The points to label next; None: they were not chosen, or not yet."""
+        found: list[dict[str, Any]] | None = read_json(self.path(number, SUGGESTIONS))
+        return found
 
 
 def _read(path: Path) -> Training:

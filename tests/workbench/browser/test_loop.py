@@ -97,6 +97,7 @@ def test_sliders_and_layers_need_no_request(tab: Workbench) -> None:
     tab.page.mouse.move(5, 5)
     tab.page.wait_for_timeout(300)
     whole = _opaque(tab)
+    opacity = "() => Number(document.querySelector('canvas.chunk-layer').style.opacity)"
     tab.requests.clear()
     confidence = tab.page.get_by_label("Confidence at least")
     confidence.fill("100")
@@ -104,8 +105,12 @@ def test_sliders_and_layers_need_no_request(tab: Workbench) -> None:
     confidence.fill("0")
     tab.page.select_option(".layers select", "confidence")
     ramp = _opaque(tab)
+    assert tab.page.evaluate(opacity) == 1  # its colours are those of the scale below the list
     tab.page.select_option(".layers select", "classes")
     assert part < whole == ramp and tab.requests == []
+    tab.page.get_by_label("Map opacity").fill("40")
+    _opaque(tab)
+    assert tab.page.evaluate(opacity) == pytest.approx(0.4)
     tab.tab("Scores")
 
 
@@ -138,6 +143,22 @@ def test_suggestions_are_labelled_by_keys(tab: Workbench) -> None:
     assert tab.state("suggesting") is None
 
 
+def test_skipped_points_come_again_only_after_the_others(tab: Workbench) -> None:
+    tab.press("n")
+    tab.until("() => window.workbench.store.get().suggesting !== null")
+    first = _points(tab)
+    for _ in first:
+        before = tab.state("suggesting")
+        tab.press("Space")
+        tab.until("known => JSON.stringify(window.workbench.store.get().suggesting) !== JSON.stringify(known)", before)
+    assert _points(tab).isdisjoint(first)
+    tab.press("Escape")
+
+
+def _points(tab: Workbench) -> set[tuple[int, int]]:
+    return {(one["row"], one["col"]) for one in tab.state("suggesting")["points"]}
+
+
 def test_two_maps_are_compared_and_labels_restored(tab: Workbench) -> None:
     first = tab.state("current")
     kept = tab.labels()
@@ -148,7 +169,9 @@ def test_two_maps_are_compared_and_labels_restored(tab: Workbench) -> None:
     _choose(tab, "Method", "convcapsnet")
     _choose(tab, "Held-out pixels", "none")
     second = tab.train()
+    assert "nothing was held out" in tab.text(".scores")
     tab.tab("History")
+    assert "1D-ConvCapsNet" in tab.text(".history li >> nth=0")
     tab.page.click(f"[aria-label='Compare {first}']")
     tab.page.wait_for_selector(".comparison >> text=pixels differ")
     count = tab.state("comparing")["result"]["changed"]
@@ -180,6 +203,18 @@ def test_a_class_is_explained_by_its_bands(tab: Workbench) -> None:
     assert len(tab.state("explained")["result"]["bands"]) == 12
     assert "row 12, column 12" in tab.text(".explanation")
     tab.page.click("[aria-label='Close the explanation']")
+
+
+def test_a_click_explains_a_class_and_paints_nothing(tab: Workbench) -> None:
+    before = tab.labels()
+    tab.page.get_by_role("button", name="Explain (E)").click()
+    tab.click(25, 7)
+    tab.until("() => window.workbench.store.get().explained !== null")
+    explained = tab.state("explained")
+    assert explained["pixel"] == {"row": 25, "col": 7} and explained["result"]["class"] == tab.map_classes()[25, 7]
+    assert (tab.labels() == before).all()
+    tab.press("Escape", "b")
+    assert tab.state("explained") is None
 
 
 def test_cancel_keeps_the_old_map(tab: Workbench) -> None:

@@ -249,6 +249,61 @@ def test_bands_are_chosen_in_the_spectrum_and_by_name(tab: Workbench) -> None:
     assert table[0].startswith("band,row 3 column 3") and len(table) == BANDS + 1
 
 
+def test_a_table_has_the_spectra_that_are_shown(tab: Workbench) -> None:
+    tab.add_class("Corn")
+    tab.press("d")
+    tab.click(4, 4)
+    tab.saved()
+    tab.page.mouse.move(*tab.place(3, 3))
+    tab.until("() => window.workbench.store.get().spectrum?.pixel.row === 3")
+    tab.until("() => Object.keys(window.workbench.spectrumPanel.means).length === 1")
+    assert _saved_columns(tab) == ["band", "row 3 column 3", "Corn mean", "Corn standard deviation"]
+    tab.page.uncheck("text=Class means")
+    assert _saved_columns(tab) == ["band", "row 3 column 3"]
+
+
+def _saved_columns(tab: Workbench) -> list[str]:
+    with tab.page.expect_download() as download:
+        tab.page.click("text=CSV >> nth=0")
+    return Path(download.value.path()).read_text().splitlines()[0].split(",")
+
+
+def test_pixels_without_data_stay_unlabelled_and_the_page_says_so(browser: Browser, tmp_path: Path) -> None:
+    cube = make_fields(ROWS, COLS, BANDS)[0]
+    cube[:, 20:] = np.nan
+    np.save(tmp_path / "half.npy", cube)
+    with served(tmp_path / "half.npy", tmp_path / "project") as bench, browser.new_context(viewport=DESKTOP) as context:
+        tab = Workbench.open(context, bench.access.address)
+        tab.add_class("Corn")
+        tab.press("b", "[", "[")
+        tab.drag((5, 15), (5, 24))
+        tab.page.wait_for_selector("text=5 of 10 pixels have no data and stay unlabelled.")
+        tab.until("() => window.workbench.labelling.raster.valueAt(5, 24) === 0")
+        tab.until("() => !document.querySelector('.readout').innerText.includes('label Corn')")  # without a move
+        assert np.flatnonzero(tab.labels()[5]).tolist() == [15, 16, 17, 18, 19]
+        assert tab.problems == []
+
+
+def test_a_file_with_several_fields_is_opened_when_one_is_named(tab: Workbench, tmp_path: Path) -> None:
+    file = tmp_path / "points.csv"
+    file.write_text("row,col,level_1,level_2\n3,4,field,corn\n9,8,field,wheat\n")
+    tab.tab("Files")
+    tab.page.locator("input[type=file]").set_input_files(file)
+    tab.page.wait_for_selector("text=/Which field of points.csv holds the class.*type one into the box below the file/")
+    tab.page.get_by_label("Field of the class").fill("level_2")
+    tab.press("Enter")
+    tab.until("() => window.workbench.labelling.raster.valueAt(9, 8) > 0")
+    assert sorted(one["name"] for one in tab.state("classes")) == ["corn", "wheat"]
+    assert tab.page.input_value("input[type=file]") == ""
+    tab.problems[:] = [told for told in tab.problems if "400" not in told]
+
+
+def test_every_choice_of_contrast_is_another_one(tab: Workbench, bench: Served) -> None:
+    stretches = tab.page.eval_on_selector_all("[aria-label='Stretch'] option", "all => all.map(({value}) => value)")
+    pictures = {bench.bench.view.picture("pca", stretch, 0, 0, 0) for stretch in stretches}
+    assert len(pictures) == len(stretches) >= 4
+
+
 def test_the_picture_shows_the_scene_and_one_key_shows_the_scene_alone(tab: Workbench) -> None:
     tab.add_class("Corn")
     tab.press("b", "]", "]", "]")
@@ -287,8 +342,13 @@ def test_a_second_tab_is_told_and_can_only_look(browser: Browser, bench: Served)
         first.press("d")
         first.click(7, 7)
         second.until("() => window.workbench.labelling.raster.valueAt(7, 7) === 1")
+        first.add_class("Wood")
+        first.click(17, 17)
+        second.until("() => window.workbench.store.get().classes.every(({count}) => count > 0)")
+        assert "needs labelled pixels" not in second.text("aside")
         first.page.close()
         second.until("() => window.workbench.store.get().writer", seconds=20)
+        assert second.page.locator(".cards").inner_text() == ""
         second.press("1", "d")
         second.click(9, 9)
         assert second.labels()[9, 9] == 1
@@ -417,6 +477,41 @@ def _violations(tab: Workbench) -> list[str]:
     result = tab.page.evaluate(source)
     serious = [one for one in result["violations"] if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary']}" for one in serious]
+
+
+def test_in_a_window_of_medium_width_the_map_and_the_readout_keep_their_place(browser: Browser, bench: Served) -> None:
+    with browser.new_context(viewport={"width": 900, "height": 700}) as context:
+        tab = Workbench.open(context, bench.access.address)
+        tab.add_class("A class with a name that is long enough")
+        tab.press("d")
+        tab.click(8, 9)
+        tab.saved()
+        width = tab.page.locator("#map").bounding_box()["width"]
+        assert width > 500
+        tab.until("() => document.querySelector('.readout').innerText.includes('long enough')")
+        last = tab.page.locator(".readout span").last.bounding_box()
+        assert last["x"] + last["width"] <= 900 - tab.page.locator("aside").bounding_box()["width"]
+
+
+def test_on_a_phone_all_tools_and_the_suggested_point_are_seen(browser: Browser, bench: Served) -> None:
+    for number in range(24):
+        bench.bench.labels.add_class(f"Class number {number}, with a rather long name for a kind of ground", None)
+    with browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True) as context:
+        tab = Workbench.open(context, bench.access.address)
+        for button in tab.page.locator(".tools button:visible").all():
+            box = button.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+        tab.page.evaluate(
+            """() => {
+              const guess = id => ({ id, confidence: 0.4 });
+              const points = [{ row: 20, col: 25, first: guess(1), second: guess(2) }];
+              window.workbench.store.set({ suggesting: { points, index: 0 } });
+              window.workbench.view.map.getView().setCenter([25.5, -20.5]);
+            }"""
+        )
+        card = tab.page.locator(".suggestion").bounding_box()
+        assert card["y"] + card["height"] < tab.place(20, 25)[1] - 15
+        assert tab.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_on_a_phone_the_map_is_seen_and_painted(browser: Browser, bench: Served) -> None:

@@ -89,6 +89,7 @@ def test_a_server_that_was_started_again_gets_what_was_painted_meanwhile(
     tab.until("() => !window.workbench.store.get().connected")
     tab.click(6, 6)
     tab.until("() => document.querySelector('.saved').textContent === 'Not saved: 1'")
+    assert "is hypercaps serve still running? What you paint is kept in this page" in tab.text(".cards")
     with served(scene, tmp_path / "project", port) as again:
         told(tab, "needs the address that 'hypercaps serve' has printed")
         other = tab.page.context.new_page()

@@ -6,7 +6,7 @@ import { Store } from './store';
 import type { QueueState } from './strokeQueue';
 import type { Comparison, Explanation, Message, ServerState, Suggestion } from './types';
 
-export type ToolId = Exclude<ToolName, 'suggestion'> | 'pan';
+export type ToolId = Exclude<ToolName, 'suggestion'> | 'pan' | 'explain';
 export type Shown = 'classes' | 'confidence' | 'familiarity';
 
 export interface Pixel {
@@ -50,7 +50,7 @@ export interface AppState extends ServerState {
   cursor: Pixel | null; // under the pointer, or moved by the arrow keys
   keyboard: boolean; // the cursor was moved by keys
   overlay: boolean;
-  opacity: number;
+  opacity: Readonly<Record<Shown, number>>; // of what the map shows
   labelOpacity: number;
   minConfidence: number;
   minFamiliarity: number;
@@ -58,6 +58,7 @@ export interface AppState extends ServerState {
   bands: string; // preset, or r-g-b
   stretch: string;
   queue: QueueState;
+  labelChunks: number; // grows when labels have come from the server
   connected: boolean;
   highlight: Highlight | null;
   suggesting: Suggesting | null;
@@ -82,13 +83,14 @@ export function initialState(server: ServerState): AppState {
     cursor: null,
     keyboard: false,
     overlay: true,
-    opacity: 0.65,
+    opacity: { classes: 0.65, confidence: 1, familiarity: 1 }, // a scale of colours means nothing if the scene shines through
     labelOpacity: 0.9,
     minConfidence: 0,
     minFamiliarity: 0,
     shown: 'classes',
     bands: server.scene.presets[0]?.id ?? '0-0-0',
     stretch: '2-98',
+    labelChunks: 0,
     queue: { waiting: 0, offline: false, reason: null },
     connected: true,
     highlight: null,
@@ -99,6 +101,11 @@ export function initialState(server: ServerState): AppState {
     pins: [],
     notices: [],
   };
+}
+
+/** The tool with which a class that was just chosen is painted. */
+export function paintingTool(tool: ToolId): ToolId {
+  return tool === 'pan' || tool === 'explain' ? 'brush' : tool;
 }
 
 export function className(state: Readonly<AppState>, id: number): string {
@@ -114,12 +121,17 @@ export function takeLabels(store: AppStore, { labels, classes }: Pick<ServerStat
   if (labels.version >= store.get().labels.version) store.set({ labels, ...(classes ? { classes } : {}) });
 }
 
+/** With a capital letter, unless it begins with the name of a file or scene. */
+export function asSentence(text: string): string {
+  return /^[a-z]+[\s,;]/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+}
+
 let noticeNumber = 0;
 
 /** Show a sentence until the user closes it, or, if it only informs, for a while. */
 export function notify(store: AppStore, level: Message['level'], text: string): void {
   const number = ++noticeNumber;
-  text = text.charAt(0).toUpperCase() + text.slice(1);
+  text = asSentence(text);
   const others = store.get().notices.filter((notice) => notice.text !== text);
   store.set({ notices: [...others.slice(-3), { level, text, number }] });
   if (level === 'info') setTimeout(() => { dismiss(store, number); }, 6000);

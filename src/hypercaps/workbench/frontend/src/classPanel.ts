@@ -1,7 +1,7 @@
 /** The classes: counts, balance, keys, colours; hidden, locked, merged and removed here. */
 
 import * as api from './api';
-import { attempt, className, takeLabels, type AppStore } from './appState';
+import { attempt, className, paintingTool, takeLabels, type AppStore } from './appState';
 import { arrange, el, grouped, icon, keepingFocus } from './dom';
 import type { Labelling } from './labelling';
 import { textOn } from './palette';
@@ -11,7 +11,7 @@ const EYE = ['M2 10s3-5.5 8-5.5 8 5.5 8 5.5-3 5.5-8 5.5S2 10 2 10z', 'M10 7.5a2.
 const EYE_SHUT = ['M2 10s3-5.5 8-5.5 8 5.5 8 5.5-3 5.5-8 5.5S2 10 2 10z', 'M4 17 16 3'];
 const LOCK = ['M5 9h10v8H5z', 'M7 9V6.5a3 3 0 0 1 6 0V9'];
 const UNLOCK = ['M5 9h10v8H5z', 'M7 9V6a3 3 0 0 1 5.5-1.7'];
-const MORE = ['M4.5 10h.01M10 10h.01M15.5 10h.01'];
+const MORE = ['M4 9.2h1.6v1.6H4zM9.2 9.2h1.6v1.6H9.2zM14.4 9.2h1.6v1.6h-1.6z'];
 
 export class ClassPanel {
   readonly element: HTMLElement;
@@ -40,7 +40,7 @@ export class ClassPanel {
     const answer = await this.change({ action: 'add' });
     const added = answer?.classes.at(-1);
     if (!added) return;
-    this.store.set({ selected: added.id, tool: this.store.get().tool === 'pan' ? 'brush' : this.store.get().tool });
+    this.store.set({ selected: added.id, tool: paintingTool(this.store.get().tool) });
     this.edit(added);
     this.element.querySelector<HTMLInputElement>('.editor input')?.select();
   }
@@ -99,12 +99,12 @@ export class ClassPanel {
     const choose = el('button', {
       class: 'choose', 'aria-pressed': isChosen, 'data-focus': `choose${one.id}`,
       onclick: () => {
-        this.store.set({ selected: one.id, ...(this.store.get().tool === 'pan' ? { tool: 'brush' as const } : {}) });
+        this.store.set({ selected: one.id, tool: paintingTool(this.store.get().tool) });
       },
       ondblclick: () => {
         this.edit(one);
       },
-    }, swatch, el('span', { class: 'name' }, one.name), el('span', { class: 'count' }, grouped(one.count), el('span', { class: 'unseen' }, ' pixels')), el('span', { class: 'balance' }, bar));
+    }, swatch, el('span', { class: 'name', title: one.name }, one.name), el('span', { class: 'count' }, grouped(one.count), el('span', { class: 'unseen' }, ' pixels')), el('span', { class: 'balance' }, bar));
     const toggle = (name: 'hide' | 'lock', isOn: boolean, on: string, off: string, drawing: readonly string[]): HTMLElement =>
       el('button', { class: `tiny ${isOn ? 'on' : ''}`, disabled: !writer, 'aria-pressed': isOn, 'data-focus': `${name}${one.id}`,
         'aria-label': `${isOn ? off : on} ${one.name}`, title: isOn ? off : on,

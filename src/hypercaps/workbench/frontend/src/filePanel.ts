@@ -17,8 +17,9 @@ export class FilePanel {
     private readonly labelling: Labelling,
   ) {
     this.button = el('button', { class: 'primary', onclick: () => void this.exportRun() }, 'Export run');
-    const field = el('input', { type: 'text', autocomplete: 'off', placeholder: 'class field (optional)', 'aria-label': 'Class field of the file' });
-    const file = el('input', { type: 'file', 'aria-label': 'Label file', onchange: () => void this.importLabels(file, field.value) });
+    const again = (): void => void this.importLabels(file, field);
+    const field = el('input', { type: 'text', autocomplete: 'off', placeholder: 'Field of the class, if there are several', 'aria-label': 'Field of the class', onchange: again });
+    const file = el('input', { type: 'file', 'aria-label': 'Label file', onchange: again });
     this.element = el('div', { class: 'files' },
       el('h3', {}, 'Map, model and report'),
       el('p', { class: 'small muted' }, 'Writes the folder that hypercaps train makes, and shows the command that gives the same bytes.'),
@@ -30,7 +31,7 @@ export class FilePanel {
       el('div', { class: 'import' }, file, field));
     store.watch(['current', 'writer'], ({ current, writer }) => {
       this.button.disabled = current === null || !writer;
-      file.disabled = !writer;
+      file.disabled = field.disabled = !writer;
     });
   }
 
@@ -61,12 +62,17 @@ export class FilePanel {
     }
   }
 
-  private async importLabels(input: HTMLInputElement, field: string): Promise<void> {
+  /** Open the chosen file. One that is refused stays chosen, and is tried again with another field. */
+  private async importLabels(input: HTMLInputElement, field: HTMLInputElement): Promise<void> {
     const [file] = input.files ?? [];
     if (!file) return;
-    const answer = await attempt(this.store, () => api.importLabels(file, field));
+    const answer = await attempt(this.store, () => api.importLabels(file, field.value.trim()));
+    if (!answer) {
+      field.focus();
+      return;
+    }
     input.value = '';
-    if (!answer) return;
+    field.value = '';
     this.labelling.serverStep();
     for (const message of answer.messages) notify(this.store, 'warning', typeof message === 'string' ? message : message.text);
     const state = await attempt(this.store, api.state);

@@ -5,7 +5,7 @@ import { attempt, className, notify, takeLabels, type AppStore } from './appStat
 import { el, figure, grouped, percent, replace } from './dom';
 import type { Labelling } from './labelling';
 import type { TrainingRecord } from './types';
-import { duration } from './trainPanel';
+import { duration, methodName } from './trainPanel';
 
 function accuracyOf({ score }: TrainingRecord): string {
   const value = score?.oa?.value;
@@ -38,7 +38,7 @@ export class HistoryPanel {
   }
 
   private draw(): void {
-    const { trainings, current, writer } = this.store.get();
+    const { trainings, current, writer, options } = this.store.get();
     if (trainings.length === 0) {
       replace(this.list, el('li', { class: 'muted' }, 'Every training is kept here, with its labels, score and map.'));
       return;
@@ -49,7 +49,7 @@ export class HistoryPanel {
       const button = (name: string, title: string, run: () => void, disabled = false): HTMLElement => el('button', { class: 'plain', title, disabled, 'aria-label': `${name} ${one.id}`, onclick: run }, name);
       return el('li', { class: isShown ? 'chosen' : '' },
         el('div', { class: 'what' }, el('strong', {}, one.id), ` ${timeOf(one)} `, isShown ? el('span', { class: 'tag' }, 'shown') : null),
-        el('div', { class: 'small muted' }, [one.method, `${grouped(one.labels.count)} labels`, one.seconds === null ? null : duration(one.seconds), accuracyOf(one), one.complete ? null : 'map incomplete'].filter((part) => part !== null).join(' · ')),
+        el('div', { class: 'small muted' }, [methodName(options, one.method), `${grouped(one.labels.count)} labels`, one.seconds === null ? null : duration(one.seconds), accuracyOf(one), one.complete ? null : 'map incomplete'].filter((part) => part !== null).join(' · ')),
         el('div', { class: 'buttons' },
           button('Show', 'Show its map', () => void attempt(this.store, () => api.showTraining(one.id)), isShown),
           button('Compare', 'Compare its map with the one that is shown', () => void this.compare(one.id), isShown || current === null),

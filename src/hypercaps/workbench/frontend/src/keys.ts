@@ -17,9 +17,9 @@ export const letter = (key: string) => (event: KeyboardEvent): boolean => plain(
 export const withControl = (key: string, shift: boolean) => (event: KeyboardEvent): boolean =>
   (event.ctrlKey || event.metaKey) && !event.altKey && event.shiftKey === shift && event.key.toLowerCase() === key.toLowerCase();
 
-/** Keys that choose the tools. */
+/** Keys that choose the tools; E explains at once. */
 export function toolKeys(store: AppStore): KeyAction[] {
-  return TOOLS.map(({ id, key, name }) => ({
+  return TOOLS.filter(({ id }) => id !== 'explain').map(({ id, key, name }) => ({
     keys: key,
     text: name,
     group: 'Tools',

@@ -14,7 +14,10 @@ class LabelColours implements ChunkColours {
   table: Uint32Array = new Uint32Array(256);
   readonly loader: ChunkLoader;
 
-  constructor(private readonly labelling: Labelling) {
+  constructor(
+    private readonly store: AppStore,
+    private readonly labelling: Labelling,
+  ) {
     this.loader = new ChunkLoader(
       (chunk, signal) => this.load(chunk, signal),
       () => this.layer?.changed(),
@@ -42,12 +45,13 @@ class LabelColours implements ChunkColours {
     const data = await api.labelTile(version, chunk.level, chunk.x, chunk.y, signal);
     this.labelling.putChunk(chunk.level, chunk.x, chunk.y, data, version);
     this.layer?.renew(chunk);
+    this.store.set({ labelChunks: this.store.get().labelChunks + 1 });
   }
 }
 
 export function makeLabelLayer(store: AppStore, labelling: Labelling): ChunkLayer {
   const { scene } = store.get();
-  const colours = new LabelColours(labelling);
+  const colours = new LabelColours(store, labelling);
   const layer = new ChunkLayer(scene, scene.levels, colours);
   colours.layer = layer;
   labelling.onPainted = (rect) => {

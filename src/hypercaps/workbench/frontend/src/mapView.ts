@@ -156,10 +156,10 @@ export class MapView {
       classMap.layer.setClip(isComparing ? { side: 'right', share: comparing.share } : null);
       otherMap.layer.setClip(isComparing ? { side: 'left', share: comparing.share } : null);
     });
-    store.watch(['overlay', 'opacity'], ({ overlay, opacity }) => {
+    store.watch(['overlay', 'opacity', 'shown'], ({ overlay, opacity, shown }) => {
       for (const { layer } of [classMap, otherMap]) {
         layer.setVisible(overlay);
-        layer.setOpacity(opacity);
+        layer.setOpacity(opacity[shown]);
       }
     });
     store.watch(['classes', 'minConfidence', 'minFamiliarity', 'shown'], ({ classes, minConfidence, minFamiliarity, shown }) => {

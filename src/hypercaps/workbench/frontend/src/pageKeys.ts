@@ -1,8 +1,8 @@
 /** What the keys of the page do. */
 
-import * as api from './api';
-import { attempt, type AppStore } from './appState';
+import { attempt, paintingTool, type AppStore } from './appState';
 import type { ClassPanel } from './classPanel';
+import { explain } from './explaining';
 import { letter, plain, toolKeys, withControl, type KeyAction } from './keys';
 import type { Labelling } from './labelling';
 import type { MapView } from './mapView';
@@ -24,14 +24,6 @@ export interface Page {
 }
 
 const ARROWS: Record<string, readonly [down: number, right: number]> = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-
-/** Explain the class of the pixel under the cursor. */
-async function explain({ store }: Page): Promise<void> {
-  const { cursor, current } = store.get();
-  if (!cursor || current === null) return;
-  const result = await attempt(store, () => api.explain(cursor.row, cursor.col));
-  if (result) store.set({ explained: { pixel: cursor, result } });
-}
 
 /** The arrow keys move the cursor of a tool pixel by pixel, or, while the map is being moved, the map. */
 function arrow({ store, view }: Page, event: KeyboardEvent): boolean {
@@ -57,7 +49,7 @@ function classKey({ store, suggesting }: Page, event: KeyboardEvent): boolean {
   const found = store.get().classes.find(({ key }) => key !== '' && key === event.key);
   if (!found) return false;
   if (suggesting.current()) void attempt(store, () => suggesting.label(found.id));
-  else store.set({ selected: found.id, ...(store.get().tool === 'pan' ? { tool: 'brush' as const } : {}) });
+  else store.set({ selected: found.id, tool: paintingTool(store.get().tool) });
   return true;
 }
 
@@ -109,11 +101,11 @@ export function pageKeys(page: Page): KeyAction[] {
     }),
     action('Map', 'S', 'Pin the spectrum under the cursor', letter('s'), () => void page.spectrumPanel.pin()),
     action('Model', 'Ctrl+Enter', 'Train', (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter', () => void page.trainPanel.train()),
-    action('Model', 'E', 'Explain the class under the cursor', letter('e'), () => void explain(page)),
+    action('Model', 'E', 'Explain the class under the cursor', letter('e'), () => void explain(store, store.get().cursor)),
     action('Suggestions', 'N', 'Next suggestion', letter('n'), () => void suggesting.next()),
     action('Suggestions', '0…9', 'Label it and go on', () => false, () => false),
     action('Suggestions', 'X', "Can't tell", letter('x'), whileSuggesting(() => suggesting.reject())),
-    action('Suggestions', 'Space', 'Skip', (event) => plain(event) && event.key === ' ', whileSuggesting(() => suggesting.next())),
+    action('Suggestions', 'Space', 'Skip', (event) => plain(event) && event.key === ' ', whileSuggesting(() => suggesting.skip())),
     action('Map', 'Esc', 'Give up what is under way', (event) => event.key === 'Escape', () => escape(page)),
     action('Map', '?', 'Keys', (event) => !event.ctrlKey && event.key === '?', () => {
       page.showHelp();

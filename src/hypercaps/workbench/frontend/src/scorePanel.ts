@@ -1,7 +1,7 @@
 /** Scores on held-out pixels, and the confusion matrix whose cells show where the errors are. */
 
 import * as api from './api';
-import { attempt, classColor, className, type AppStore } from './appState';
+import { attempt, classColor, className, type AppState, type AppStore } from './appState';
 import { el, figure as inPercent, grouped, percent, replace } from './dom';
 import type { MapView } from './mapView';
 import { countPixels } from './spans';
@@ -9,18 +9,19 @@ import type { Doubtful, Estimate, Score, TrainingRecord } from './types';
 
 const MOST_DOUBTFUL = 100;
 
-export function currentScore(state: { current: string | null; trainings: TrainingRecord[] }): { id: string; score: Score | null } | null {
-  const found = state.trainings.find(({ id }) => id === state.current);
-  return found ? { id: found.id, score: found.score } : null;
+function currentTraining({ current, trainings }: Pick<AppState, 'current' | 'trainings'>): TrainingRecord | null {
+  return trainings.find(({ id }) => id === current) ?? null;
 }
 
 function interval({ low, high }: Estimate): string {
   return low === null || high === null ? '' : `${low.toFixed(1)}–${high.toFixed(1)}`;
 }
 
-function whyNone(isTrained: boolean, isUnderWay: boolean): string {
-  if (!isTrained) return 'Scores on held-out pixels appear here after the first training.';
-  return isUnderWay ? 'The score on held-out ground is being computed.' : 'No score: it was cancelled, or no pixels could be held out.';
+/** Why a training, if there is one, has no score. */
+export function whyNone(found: Pick<TrainingRecord, 'split'> | null, isUnderWay: boolean): string {
+  if (!found) return 'Scores on held-out pixels appear here after the first training.';
+  if (found.split === 'none') return 'No score: nothing was held out. That takes a class with two separate areas, and a choice of held-out pixels under Options.';
+  return isUnderWay ? 'The score on held-out ground is being computed.' : 'No score: the scoring was cancelled. Train again to get one.';
 }
 
 export class ScorePanel {
@@ -42,14 +43,15 @@ export class ScorePanel {
 
   private draw(): void {
     const { training } = this.store.get();
-    const found = currentScore(this.store.get());
+    const found = currentTraining(this.store.get());
     if (!found?.score) {
-      replace(this.element, el('p', { class: 'muted' }, whyNone(found !== null, training?.id === found?.id)));
+      replace(this.element, el('p', { class: 'muted' }, whyNone(found, training?.id === found?.id)));
       return;
     }
     const { id, score } = found;
     if (this.doubtfulOf !== id) this.doubtful = null;
-    replace(this.element, this.figures(score), el('p', { class: 'small muted' }, this.basis(score)), ...(score.notes ?? []).map((note) => el('p', { class: 'small muted' }, note)), this.classTable(id, score), this.matrix(id, score), this.contradicted(id));
+    const basis = [this.basis(score), ...(score.notes ?? [])].map((text) => el('p', {}, text));
+    replace(this.element, this.figures(score), el('div', { class: 'basis small muted' }, ...basis), this.classTable(id, score), this.matrix(id, score), this.contradicted(id));
   }
 
   private figures({ oa, aa, kappa }: Score): HTMLElement {
@@ -74,7 +76,7 @@ export class ScorePanel {
       const cells = one.tested === 0
         ? [el('td', { colspan: 3, class: 'muted' }, 'not tested')]
         : [inPercent(one.f1, 0), inPercent(one.users, 0), inPercent(one.producers, 0)].map((text) => el('td', {}, text));
-      return el('tr', {}, el('th', { scope: 'row' }, swatch, name), ...cells, el('td', {}, String(one.tested)),
+      return el('tr', {}, el('th', { scope: 'row', title: name }, swatch, name), ...cells, el('td', {}, String(one.tested)),
         el('td', {}, one.tested > 0 && el('button', { class: 'plain', disabled: one.producers === 100, title: 'Show its errors on the map', 'aria-label': `Show errors of ${name}`, onclick: () => void this.showErrors(id, one.id, null) }, 'errors')));
     });
     return el('table', { class: 'by-class' }, el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Class'),
@@ -103,7 +105,8 @@ export class ScorePanel {
   private cell(id: string, truth: number, predicted: number, count: number, share: number): HTMLElement {
     const state = this.store.get();
     if (count === 0) return el('td', { class: 'none' }, '·');
-    const button = el('button', { 'aria-label': `${count} of ${className(state, truth)} predicted as ${className(state, predicted)}`, title: 'Show these pixels on the map', onclick: () => void this.showErrors(id, truth, predicted) }, String(count));
+    const what = `${count} of ${className(state, truth)} predicted as ${className(state, predicted)}`;
+    const button = el('button', { 'aria-label': what, title: `${what}: show on the map`, onclick: () => void this.showErrors(id, truth, predicted) }, String(count));
     const cell = el('td', { class: truth === predicted ? 'right' : 'wrong' }, button);
     cell.style.setProperty('--share', `${Math.round(15 + 60 * share)}%`);
     return cell;

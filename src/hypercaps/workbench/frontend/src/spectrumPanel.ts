@@ -93,21 +93,25 @@ export class SpectrumPanel {
       el('h2', {}, 'Spectrum'),
       el('label', { class: 'check' }, means, 'Class means'),
       el('button', { class: 'plain', title: 'Keep the spectrum under the cursor (S)', onclick: () => void this.pin() }, 'Pin'),
-      el('button', { class: 'plain', title: 'Save pinned spectra and class means as a table', onclick: () => {
+      el('button', { class: 'plain', title: 'Save the spectra that are shown as a table', onclick: () => {
         this.save();
       } }, 'CSV'));
+  }
+
+  private shownMeans(): { id: number; found: ClassSpectrum }[] {
+    if (!this.showsMeans) return [];
+    return this.store.get().classes.flatMap(({ id, hidden }) => {
+      const found = this.means[String(id)];
+      return found && !hidden && found.count > 0 ? [{ id, found }] : [];
+    });
   }
 
   private lines(): Line[] {
     const state = this.store.get();
     const lines: Line[] = [];
-    if (this.showsMeans) {
-      for (const { id, hidden } of state.classes) {
-        const found = this.means[String(id)];
-        if (!found || hidden || found.count === 0) continue;
-        const isChosen = id === state.selected;
-        lines.push({ name: className(state, id), color: classColor(state, id), width: isChosen ? 2 : 1, values: found.mean, ...(isChosen ? { spread: found.std } : {}) });
-      }
+    for (const { id, found } of this.shownMeans()) {
+      const isChosen = id === state.selected;
+      lines.push({ name: className(state, id), color: classColor(state, id), width: isChosen ? 2 : 1, values: found.mean, ...(isChosen ? { spread: found.std } : {}) });
     }
     for (const pin of state.pins) lines.push({ name: pinName(pin.pixel, pin.number), color: pinColor(pin.number), width: 1.5, dash: [5, 3], values: pin.values });
     return lines;
@@ -212,12 +216,13 @@ export class SpectrumPanel {
 
   private save(): void {
     const state = this.store.get();
-    const means = Object.entries(this.means).flatMap(([id, { mean, std }]) => [
-      { name: `${className(state, Number(id))} mean`, values: mean },
-      { name: `${className(state, Number(id))} standard deviation`, values: std },
+    const means = this.shownMeans().flatMap(({ id, found: { mean, std } }) => [
+      { name: `${className(state, id)} mean`, values: mean },
+      { name: `${className(state, id)} standard deviation`, values: std },
     ]);
     const pins = state.pins.map((pin) => ({ name: `row ${pin.pixel.row} column ${pin.pixel.col}`, values: pin.values }));
-    const under = state.spectrum?.values && pins.length === 0 ? [{ name: `row ${state.spectrum.pixel.row} column ${state.spectrum.pixel.col}`, values: state.spectrum.values }] : [];
+    const isPinned = state.pins.some(({ pixel }) => pixel.row === state.spectrum?.pixel.row && pixel.col === state.spectrum.pixel.col);
+    const under = state.spectrum?.values && !isPinned ? [{ name: `row ${state.spectrum.pixel.row} column ${state.spectrum.pixel.col}`, values: state.spectrum.values }] : [];
     const address = URL.createObjectURL(new Blob([toCsv(state.scene, [...under, ...pins, ...means])], { type: 'text/csv' }));
     el('a', { href: address, download: `${state.scene.name}-spectra.csv` }).click();
     setTimeout(() => {

@@ -42,7 +42,7 @@ export function makeToolBar(store: AppStore, labelling: Labelling, view: MapView
   store.watch(['tool', 'writer'], ({ tool, writer }) => {
     for (const { id, button } of buttons) {
       button.setAttribute('aria-pressed', String(id === tool));
-      button.disabled = !writer && id !== 'pan';
+      button.disabled = !writer && id !== 'pan' && id !== 'explain';
     }
   });
   store.watch(['tool', 'brush', 'tolerance'], ({ tool, brush, tolerance }) => {
@@ -68,9 +68,11 @@ export function makeCards(store: AppStore, suggesting: Suggesting): HTMLElement 
   const suggestion = el('div', { class: 'card suggestion', role: 'region', 'aria-label': 'Suggestion' });
   const highlight = el('div', { class: 'card' });
   const readOnly = el('div', { class: 'card warn' }, 'Another tab or browser is working on this project: here it can only be viewed.');
+  const lost = el('div', { class: 'card warn' }, 'The server does not answer: is hypercaps serve still running? What you paint is kept in this page, and saved when it answers again.');
   const old = el('div', { class: 'card old' });
-  store.watch(['writer'], ({ writer }) => {
+  store.watch(['writer', 'connected'], ({ writer, connected }) => {
     readOnly.hidden = writer;
+    lost.hidden = connected || !writer;
   });
   store.watch(['map', 'stale'], ({ map, stale }) => {
     const isOld = stale !== null && map !== null && (map.done ?? 1) < 1;
@@ -86,7 +88,7 @@ export function makeCards(store: AppStore, suggesting: Suggesting): HTMLElement 
   store.watch(['suggesting', 'classes', 'writer'], (state) => {
     drawSuggestion(suggestion, state, store, suggesting);
   });
-  return el('div', { class: 'cards' }, readOnly, old, highlight, suggestion);
+  return el('div', { class: 'cards' }, lost, readOnly, old, highlight, suggestion);
 }
 
 function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: AppStore, suggesting: Suggesting): void {
@@ -95,22 +97,21 @@ function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: App
   card.hidden = point === undefined;
   if (!point) return;
   const guesses = [point.first, point.second].filter((guess) => guess !== null);
-  const guessed = new Set(guesses.map(({ id }) => id));
+  const guessed = new Map(guesses.map(({ id, confidence }) => [id, percent(confidence, 0)]));
   const ordered = [...guesses.map(({ id }) => id), ...state.classes.map(({ id }) => id).filter((id) => !guessed.has(id))];
   replace(card,
-    el('p', {}, el('strong', {}, `Suggestion ${state.suggesting!.index + 1} of ${points.length}. `), 'What is it? ',
-      guesses.map(({ id, confidence }) => `${className(state, id)} ${percent(confidence, 0)}`).join(' or ')),
+    el('p', {}, el('strong', {}, `Suggestion ${state.suggesting!.index + 1} of ${points.length}. `), 'What is it? The model\u2019s guesses come first.'),
     el('div', { class: 'buttons' }, ...ordered.map((id) => {
       const one = state.classes.find((other) => other.id === id);
       if (!one) return null;
       const key = el('span', { class: 'key' }, one.key || '\u00a0');
       key.style.background = one.color;
       key.style.color = textOn(one.color);
-      return el('button', { class: 'plain', disabled: !state.writer, onclick: () => void attempt(store, () => suggesting.label(id)) }, key, one.name);
+      return el('button', { class: 'plain', disabled: !state.writer, onclick: () => void attempt(store, () => suggesting.label(id)) }, key, el('span', { class: 'name', title: one.name }, one.name), guessed.has(id) && el('span', { class: 'muted' }, guessed.get(id)));
     })),
     el('div', { class: 'buttons small' },
       el('button', { class: 'plain', onclick: () => void suggesting.reject() }, "Can't tell ", el('kbd', {}, 'X')),
-      el('button', { class: 'plain', onclick: () => void suggesting.next() }, 'Skip ', el('kbd', {}, 'Space')),
+      el('button', { class: 'plain', onclick: () => void suggesting.skip() }, 'Skip ', el('kbd', {}, 'Space')),
       el('button', { class: 'plain', onclick: () => suggesting.end() }, 'End ', el('kbd', {}, 'Esc'))));
 }
 
@@ -160,7 +161,7 @@ export function makeReadOut(store: AppStore, labelling: Labelling, view: MapView
     const parts = [value ? `label ${className(state, value)}` : null, mapped ? `map ${className(state, mapped.id)} ${percent(mapped.confidence, 0)}${mapped.isOld ? ' (old)' : ''}` : null];
     return parts.filter((part) => part !== null).join(' · ');
   };
-  store.watch(['cursor', 'spectrum', 'bands', 'labels', 'map'], (state) => {
+  store.watch(['cursor', 'spectrum', 'bands', 'labels', 'labelChunks', 'map'], (state) => {
     const { cursor, scene, spectrum } = state;
     if (!cursor) {
       replace(place, `${scene.name} · ${grouped(scene.rows)} × ${grouped(scene.cols)} × ${scene.bands}`);

@@ -11,6 +11,8 @@ const COUNT = 20;
 export class Suggesting {
   private isAsking = false;
   private readonly rejected = new Set<string>();
+  private readonly skipped = new Set<string>();
+  private training: string | null = null; // whose points were skipped
 
   constructor(
     private readonly store: AppStore,
@@ -30,11 +32,6 @@ export class Suggesting {
     else await this.ask();
   }
 
-  previous(): void {
-    const { suggesting } = this.store.get();
-    if (suggesting && suggesting.index > 0) this.go(suggesting.points, suggesting.index - 1);
-  }
-
   /** Give the point a class and go on. */
   async label(id: number): Promise<void> {
     const point = this.current();
@@ -47,7 +44,15 @@ export class Suggesting {
   async reject(): Promise<void> {
     const point = this.current();
     if (!point) return;
-    this.rejected.add(`${point.row} ${point.col}`);
+    this.rejected.add(nameOf(point));
+    await this.next();
+  }
+
+  /** Not now: the others come first. */
+  async skip(): Promise<void> {
+    const point = this.current();
+    if (!point) return;
+    this.skipped.add(nameOf(point));
     await this.next();
   }
 
@@ -61,14 +66,20 @@ export class Suggesting {
     if (this.isAsking) return;
     this.isAsking = true;
     await this.labelling.queue.idle(); // the answer must know what has just been labelled
-    const answer = await attempt(this.store, () => api.suggestions(COUNT + this.rejected.size));
+    const { current } = this.store.get();
+    if (current !== this.training) this.skipped.clear(); // another training suggests other points
+    this.training = current;
+    const answer = await attempt(this.store, () => api.suggestions(COUNT + this.rejected.size + this.skipped.size));
     this.isAsking = false;
     if (!answer) return;
-    const points = answer.points.filter(({ row, col }) => !this.rejected.has(`${row} ${col}`));
-    if (points.length === 0) {
+    const possible = answer.points.filter((point) => !this.rejected.has(nameOf(point)));
+    const points = possible.filter((point) => !this.skipped.has(nameOf(point)));
+    if (points.length === 0) this.skipped.clear(); // nothing else is left
+    if (possible.length > 0) this.go((points.length > 0 ? points : possible).slice(0, COUNT), 0);
+    else {
       this.store.set({ suggesting: null });
-      notify(this.store, 'info', 'There is nothing to suggest.');
-    } else this.go(points, 0);
+      notify(this.store, 'info', 'This training suggests no more points: train again with the new labels for others.');
+    }
   }
 
   private go(points: Suggestion[], index: number): void {
@@ -76,4 +87,8 @@ export class Suggesting {
     this.store.set({ suggesting: { points, index }, cursor: { row, col }, keyboard: false, highlight: null });
     this.view.flyTo({ row, col });
   }
+}
+
+function nameOf({ row, col }: Suggestion): string {
+  return `${row} ${col}`;
 }

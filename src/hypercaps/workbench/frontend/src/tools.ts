@@ -4,6 +4,7 @@ import type MapBrowserEvent from 'ol/MapBrowserEvent';
 import PointerInteraction from 'ol/interaction/Pointer';
 import * as api from './api';
 import { classColor, notify, type AppStore, type Pixel, type ToolId } from './appState';
+import { explain } from './explaining';
 import type { Labelling, LiveStroke } from './labelling';
 import type { MapView } from './mapView';
 import { isInside, toPosition } from './projection';
@@ -27,6 +28,7 @@ export const TOOLS: readonly ToolInfo[] = [
   { id: 'contour', name: 'Filled contour', key: 'F', help: 'draw around an area; it is filled', icon: ['M10 3.5c4 0 7 2.2 6.5 5.5S13 12 13.5 14s-2 3-5 2.5S3 13 3.5 9s2.5-5.5 6.5-5.5z', 'M7 9h.01M10 8h.01M12.5 9.5h.01M8 12h.01M11 12h.01'] },
   { id: 'point', name: 'Point', key: 'D', help: 'label single pixels', icon: ['M10 7.5a2.5 2.5 0 1 0 0 5 2.5 2.5 0 0 0 0-5z', 'M10 2v2.5M10 15.5V18M2 10h2.5M15.5 10H18'] },
   { id: 'wand', name: 'Spectral wand', key: 'W', help: 'label pixels with a spectrum like this one; the wheel changes the tolerance', icon: ['m3 17 8-8', 'M14 2.5v3M14 9v3M9.3 7.3h3M15.8 7.3h3M11.5 4.8l1 1M16.5 4.8l-1 1M16.5 9.8l-1-1'] },
+  { id: 'explain', name: 'Explain', key: 'E', help: 'click a pixel to see which bands spoke for its class', icon: ['M3 17V3M3 17h14', 'M6.5 17v-4M9.5 17V8M12.5 17v-6M15.5 17v-2.5'] },
 ];
 
 export const LARGEST_BRUSH = 60;
@@ -96,7 +98,7 @@ export class Tools {
   down(position: Position): boolean {
     const { tool, brush } = this.store.get();
     if (tool === 'pan') return false;
-    if (tool === 'polygon') return true;
+    if (tool === 'polygon' || tool === 'explain') return true;
     const value = this.value();
     if (value === null) return true;
     this.last = position;
@@ -124,6 +126,7 @@ export class Tools {
       this.stroke.commit();
       this.stroke = null;
     } else if (tool === 'polygon') this.corner(position);
+    else if (tool === 'explain') void explain(this.store, this.isIn(position) ? pixelOf(position) : null);
     else if (tool === 'point' && this.last) this.dab(position);
     else if (tool === 'wand' && this.last) this.commitWand(position);
     else if (this.path.length > 0) this.finish();
@@ -156,6 +159,7 @@ export class Tools {
     if (tool === 'polygon') this.corner(middle);
     else if (tool === 'wand') this.commitWand(middle);
     else if (tool === 'point') this.dab(middle);
+    else if (tool === 'explain') void explain(this.store, cursor);
     else if (tool === 'line' || tool === 'contour') {
       this.path.push(middle);
       if ((tool === 'line' && this.path.length === 2) || (this.path.length > 2 && this.isSame(this.path.at(-2)!, cursor))) this.finish();
@@ -276,7 +280,8 @@ export class Tools {
 
   private paint(drawing: Drawing): void {
     const state = this.store.get();
-    const color = state.tool === 'eraser' || state.selected === null ? '#ffffff' : classColor(state, state.selected);
+    const isPaint = state.tool !== 'eraser' && state.tool !== 'explain';
+    const color = isPaint && state.selected !== null ? classColor(state, state.selected) : '#ffffff';
     const bounds = { row0: 0, row1: state.scene.rows, col0: 0, col1: state.scene.cols };
     if (state.highlight) {
       drawSpans(drawing, state.highlight.spans, 'rgba(255, 0, 160, 0.9)', bounds);
@@ -294,7 +299,7 @@ export class Tools {
   private paintCursor(drawing: Drawing, at: Position, color: string, isKeyboard: boolean): void {
     const { tool, brush, scene, cursor } = this.store.get();
     const hasSize = tool === 'brush' || tool === 'eraser' || tool === 'line';
-    if (hasSize || isKeyboard || tool === 'point' || tool === 'wand') {
+    if (hasSize || isKeyboard || tool === 'point' || tool === 'wand' || tool === 'explain') {
       const spans = new SpanSet(scene);
       spans.addAll(disk(at, hasSize ? brush : 1));
       drawOutline(drawing, spans.toSpans(), color);

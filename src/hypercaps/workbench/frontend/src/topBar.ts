@@ -5,7 +5,7 @@ import { el, icon, replace } from './dom';
 import { bandName } from './spectralAxis';
 import { bandsShown } from './spectrumPanel';
 
-const STRETCHES = [['2-98', '2–98 %'], ['auto', 'Automatic'], ['0-100', 'Full range'], ['5-95', '5–95 %'], ['1-99', '1–99 %']] as const;
+const STRETCHES = [['2-98', '2–98 %'], ['1-99', '1–99 %'], ['5-95', '5–95 %'], ['0-100', 'Full range']] as const;
 const THEME = ['M10 3a7 7 0 1 0 0 14z', 'M10 3a7 7 0 0 1 0 14'];
 type Theme = 'light' | 'dark';
 

@@ -60,9 +60,12 @@ export class TrainPanel {
     if (answer && !this.store.get().training) this.store.set({ training: waitingTraining(answer.id) });
   }
 
+  private hasLabels(): boolean {
+    return this.store.get().classes.filter(({ count }) => count > 0).length >= 2;
+  }
+
   private canTrain(): boolean {
-    const { classes, writer } = this.store.get();
-    return writer && classes.filter(({ count }) => count > 0).length >= 2;
+    return this.store.get().writer && this.hasLabels();
   }
 
   /** The server tells all pages what is chosen now: another method has other recipes. */
@@ -79,7 +82,7 @@ export class TrainPanel {
     const isMapping = map !== null && map.done !== undefined && map.done < 1;
     if (training) replace(this.progress, ...this.running(training));
     else if (isMapping) replace(this.progress, this.bar(map.done ?? 0), el('span', { class: 'small muted' }, `Map ${percent(map.done, 0)}`));
-    else replace(this.progress, this.canTrain() ? null : el('span', { class: 'small muted' }, 'Training needs labelled pixels of two classes.'));
+    else replace(this.progress, this.hasLabels() ? null : el('span', { class: 'small muted' }, 'Training needs labelled pixels of two classes.'));
   }
 
   private running(training: Training): HTMLElement[] {
@@ -109,6 +112,11 @@ export class TrainPanel {
       return el('label', {}, name, select);
     }));
   }
+}
+
+/** The name of a method as the list shows it. */
+export function methodName({ methods }: Options, id: string): string {
+  return methods.map(asChoice).find((one) => one.id === id)?.name ?? id;
 }
 
 function asChoice(choice: string | Choice): Choice {

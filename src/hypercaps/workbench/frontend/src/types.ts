@@ -105,6 +105,7 @@ export interface TrainingRecord {
   time: string;
   method: string;
   recipe: string;
+  split: string;
   labels: { version: number; count: number };
   seconds: number | null;
   score: Score | null;
