@@ -88,6 +88,19 @@ def test_background_of_zeros_and_nodata_says_nothing_about_the_limit() -> None:
     assert Scene.from_array(np.zeros((9, 9, 2))).read().valid.all()
 
 
+@pytest.mark.parametrize(("value", "rows"), [(1e30, 30), (1e30, 55), (-9.96921e36, 55), (1e12, 25)])
+def test_large_areas_of_fill_values_do_not_set_the_limit(value: float, rows: int) -> None:
+    """They begin in the first corner, as those around a rotated image do."""
+    cube = np.random.default_rng(0).uniform(100, 200, (60, 60, 4)).astype(np.float32)
+    cube[:rows, :, 2] = value
+    valid = Scene.from_array(cube).read().valid
+    assert not valid[:rows].any() and valid[rows:].all()
+
+
+def test_a_scene_of_large_numbers_alone_is_valid() -> None:
+    assert Scene.from_array(np.full((9, 9, 2), 1e25)).read().valid.all()
+
+
 def test_many_are_counted_up_to_a_limit() -> None:
     cube = np.ones((100, 100, 2), dtype=np.float32)
     cube[10:30] = 1e20

@@ -266,6 +266,17 @@ def test_a_folder_with_other_files_is_refused(study: Study, tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         run_study(study, tmp_path / "file")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OutputError, match="is a link to nothing"):
+        run_study(study, tmp_path / "link")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_a_pipe_in_the_folder_is_not_waited_for(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    os.mkfifo(tmp_path / "study.json")
+    with pytest.raises(OutputError, match="study.json can't be written: it is a device or a pipe"):
+        run_study(study.only(methods=["rbf-svm"], repeats=1), tmp_path)
 
 
 def test_a_run_with_a_damaged_record_is_repeated(study: Study, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ Values = npt.NDArray[np.float32]  # (h, w, bands)
 Mask = npt.NDArray[np.bool_]  # (h, w)
 
 FACTOR = 1e5  # times the typical value, which counts as 1 at least: numbers of 16 bits are never absurd
-_ENOUGH = 64  # pixels with data, from which the typical value is known well enough
+_ENOUGH = 1024  # pixels with data, from which the typical value is known: more than a corner of fill values has
+_MEASURED = 1e18  # no quantity is measured in larger numbers, but fill values are 1e20, 1e30, 9.97e36 or 3.4e38
 _COUNTED = 1000  # absurd pixels that are remembered
 
 
@@ -51,12 +52,13 @@ def largest_plausible(samples: Iterable[tuple[Values, Mask]]) -> float:
     """Limit of the magnitude of a scene's values, from windows of it: values (h, w, bands) and validity (h, w).
 
     The typical value is the median over pixels of the largest magnitude in any band. Pixels that are zero in all bands
-    are left out: they are often background. Windows are taken until there are enough pixels.
+    are left out, because they are often background, and so are fill values, which may cover most of a scene. Windows
+    are taken until there are enough pixels.
     """
     found = np.empty(0, dtype=np.float32)
     for values, valid in samples:
         magnitudes = np.abs(values[valid]).max(axis=1) if valid.any() else found[:0]
-        found = np.concatenate([found, magnitudes[magnitudes > 0]])
+        found = np.concatenate([found, magnitudes[(magnitudes > 0) & (magnitudes < _MEASURED)]])
         if found.size >= _ENOUGH:
             break
     return FACTOR * max(1.0, float(np.median(found))) if found.size else np.inf

@@ -363,8 +363,13 @@ class Scene(Displayed):
         windows : sequence of Window
             Inside the scene, in any order.
         """
+        found = self._read_stored(windows)
+        return [self._without_absurd(pixels, at.r0, at.c0) for pixels, at in zip(found, windows, strict=True)]
+
+    def _read_stored(self, windows: Sequence[Window]) -> list[Pixels]:
+        """Several small windows without regard to absurd values; a block of a tiled file is decoded once."""
         if self.block is None:
-            return [self.read(at.rows, at.cols) for at in windows]
+            return [self.reader(at.rows, at.cols) for at in windows]
         found = [
             Pixels(np.empty((*at.shape, self.bands), dtype=np.float32), np.empty(at.shape, dtype=bool))
             for at in windows
@@ -376,7 +381,7 @@ class Scene(Displayed):
                     there, here = part.inside(box), part.inside(windows[number])
                     found[number].values[here] = values[there]
                     found[number].valid[here] = valid[there]
-        return [self._without_absurd(pixels, at.r0, at.c0) for pixels, at in zip(found, windows, strict=True)]
+        return found
 
     def read_bands(self, bands: Sequence[int], rows: slice, cols: slice) -> Pixels:
         """Some bands of a window, valid where these have data: for pictures, since other bands need not be read.
@@ -408,7 +413,8 @@ class Scene(Displayed):
 
     def _samples(self) -> Iterator[Pixels]:
         """The windows of the fingerprint and then the whole scene, without regard to absurd values."""
-        for window in (*self._sample_windows(), *self._strips()):
+        yield from self._read_stored(list(self._sample_windows()))
+        for window in self._strips():
             yield self.reader(window.rows, window.cols)
 
     def why_invalid(self) -> str:

@@ -203,6 +203,8 @@ def detect_file(path: Path, key: str | None = None) -> DetectedFile:
         if path.is_dir():
             driver = _vector_kind(path, b"")
             return DetectedFile(path, "vector" if driver else "zarr" if _is_zarr(path) else "unknown", key, driver)
+        if path.exists() and not path.is_file():  # opening a pipe would wait until somebody writes to it
+            raise SceneError(f"{path} is a pipe or a device: save its content as a file first, and give that")
         with path.open("rb") as file:
             head = file.read(520)
         kind = _kind(path, head)

@@ -111,4 +111,6 @@ def _read_json(path: Path) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")  # NaN and infinities, which could not be written again
 
+    if not path.is_file():  # opening a pipe would wait until somebody writes to it
+        raise FileNotFoundError(path)
     return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)

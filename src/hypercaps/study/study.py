@@ -127,8 +127,9 @@ def _local_cluster(workers: int, runs: int) -> AbstractContextManager[Cluster | 
 def _prepare(out: Path) -> None:
     """Make the study's folder; refuse a folder with other files."""
     with translate_write_errors(out):
-        if out.exists() and not out.is_dir():
-            raise OutputError(f"{out} is a file: give a new or empty folder, or that of a study")
+        if os.path.lexists(out) and not out.is_dir():
+            what = "a file" if out.exists() else "a link to nothing"
+            raise OutputError(f"{out} is {what}: give a new or empty folder, or that of a study")
         # A study that was killed early has only the folder of its runs.
         other_files = out.is_dir() and any(path.name != "runs" for path in out.iterdir())
         if other_files and not (out / "study.json").exists():

@@ -204,6 +204,17 @@ def test_a_file_in_place_of_the_folder(force: bool, tmp_path: Path) -> None:
     assert contents(tmp_path) == {"run": "a file"}
 
 
+def test_links_in_place_of_the_folder_or_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OutputError, match=r"run is a link to nothing: give a folder"):
+        RunFolder(tmp_path / "run", RUN_FILES, force=True).check()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / CHECKPOINT).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OutputError, match=r"checkpoint.safetensors can't be written: it is a link"):
+        RunFolder(tmp_path / "out", RUN_FILES, force=True).check()
+    assert (tmp_path / "out" / CHECKPOINT).is_symlink() and not (tmp_path / "nowhere").exists()
+
+
 def test_a_file_on_the_way_to_the_folder(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(OutputError, match="can't be written"), RunFolder(tmp_path / "runs" / "first", RUN_FILES):

@@ -40,8 +40,9 @@ class RunFolder:
         """Refuse, before a long training, a folder that can't be written or a run that would replace an input."""
         inputs = list(inputs)
         with translate_write_errors(self.out):
-            if self.out.exists() and not self.out.is_dir():
-                raise OutputError(f"{self.out} is a file: give a folder that is new or empty")
+            if os.path.lexists(self.out) and not self.out.is_dir():
+                what = "a file" if self.out.exists() else "a link to nothing"
+                raise OutputError(f"{self.out} is {what}: give a folder that is new or empty")
             self._refuse_to_replace()
             if (self.out / CHECKPOINT).exists() and not (self.resume or self.force):
                 raise OutputError(
@@ -49,7 +50,7 @@ class RunFolder:
                     f"{self.out}', replace it with --force, or choose another folder"
                 )
             check_space(self.out, self.needs_bytes)
-            for path in self._older_run():
+            for path in (*self._older_run(), self.out / CHECKPOINT):
                 if is_any_of(path, inputs):
                     raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
                 refuse_special(path)
