@@ -179,6 +179,12 @@ def test_a_training_imports_what_it_uses() -> None:
     assert done.stdout == "[]\n", done.stdout
 
 
+def test_a_run_leaves_rasterio_to_the_thread_that_imports_it_beside_the_kernels() -> None:
+    code = "import sys, hypercaps.pipeline.train; print('torch' in sys.modules, 'rasterio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "True False\n", done.stdout
+
+
 def test_threads_that_were_chosen_before_torch_was_imported_hold_for_it() -> None:
     code = (
         "import sys\n"

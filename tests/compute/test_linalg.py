@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from hypercaps.compute import linalg
+from hypercaps.compute import blas, linalg
 from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.scene import Scene
 from hypercaps.training.label_propagation import edge_features
@@ -71,3 +73,32 @@ def test_products_and_decompositions_run_on_one_thread(monkeypatch: pytest.Monke
     np.testing.assert_allclose(scatter, block.T @ block, rtol=1e-12)
     np.testing.assert_allclose(vectors * values @ vectors.T, scatter, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(linalg.product(block, scatter), block @ scatter, rtol=1e-12)
+
+
+def test_libraries_that_are_loaded_later_are_limited_too() -> None:
+    code = """
+import numpy.linalg
+from threadpoolctl import threadpool_info, threadpool_limits
+from hypercaps.compute.blas import one_blas_thread
+
+def libraries():
+    return {found["filepath"]: found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+with one_blas_thread():
+    before = libraries()
+import scipy.linalg
+with threadpool_limits(2, user_api="blas"):
+    with one_blas_thread():
+        after = libraries()
+    assert len(after) >= len(before) > 0, (before, after)  # wheels of scipy have their own
+    assert {*before.values(), *after.values()} == {1}, (before, after)
+    assert set(libraries().values()) == {2}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_libraries_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes a millisecond, and a training does a few hundred small decompositions."""
+    linalg.eigh(np.eye(3))
+    monkeypatch.setattr(blas, "ThreadpoolController", None)
+    linalg.eigh(np.eye(3))

@@ -9,7 +9,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -70,10 +71,11 @@ def test_a_narrower_variant_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @compiled
-def test_a_library_of_an_older_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("functions", [{}, {"hypercaps_widest": lambda: 0}, {"hypercaps_run": SimpleNamespace()}])
+def test_a_library_of_an_older_version_is_not_used(functions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     native._load.cache_clear()
     with monkeypatch.context() as patched:
-        patched.setattr(native.ctypes, "CDLL", lambda path: object())
+        patched.setattr(native.ctypes, "CDLL", lambda path: SimpleNamespace(**functions))
         with pytest.warns(SpeedWarning, match="reinstall"):
             assert not native.available()
     native._load.cache_clear()

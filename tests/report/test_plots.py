@@ -4,10 +4,12 @@ import io
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.inference.metrics import ConfidenceReport, rejection_table, reliability
+from hypercaps.report import plots
 from hypercaps.report.map_pictures import colored, map_picture
 from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.training.loop import EpochRecord
@@ -53,3 +55,20 @@ def test_reliability_with_and_without_calibration() -> None:
     assert min(shape_of(reliability_picture(calibrated))) > 100
     doubtful = ConfidenceReport(bare.before, "isotonic", bare.before, rejection_table(sure / 4, right))
     assert min(shape_of(reliability_picture(doubtful))) > 100
+
+
+def test_losses_are_written_without_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of a logarithmic axis would be formulas, which take matplotlib longer than the curves."""
+    drawn: list[set[str]] = []
+
+    def texts(figure: Figure) -> bytes:
+        figure.draw_without_rendering()
+        ticks = [figure.axes[0].yaxis.get_majorticklabels(), figure.axes[0].yaxis.get_minorticklabels()]
+        drawn.append({label.get_text() for labels in ticks for label in labels} - {""})
+        return b""
+
+    monkeypatch.setattr(plots, "figure_png", texts)
+    for losses in ((1.0, 0.1, 0.001), (0.6, 0.3, 0.2)):  # decades, and less than one
+        plots.curves_picture([EpochRecord(i, loss, None, 1.0) for i, loss in enumerate(losses, 1)], 1)
+    assert {"1", "0.1", "0.01", "0.001"} <= drawn[0] and {"0.2", "0.3", "0.4", "0.6"} <= drawn[1]
+    assert all(float(text) > 0 for text in drawn[0] | drawn[1])

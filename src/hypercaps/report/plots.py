@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from hypercaps.inference.explain import Explanation
 from hypercaps.inference.metrics import ConfidenceReport, RejectionRow, ReliabilityBin
@@ -32,6 +32,8 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
     left.plot(epochs, losses, color=COLORS[0], marker=marker)
     if min(losses) > 0:
         left.set_yscale("log")
+        left.yaxis.set_major_formatter(_PlainNumbers())
+        left.yaxis.set_minor_formatter(_PlainNumbers(labelOnlyBase=False))
     left.set(xlabel="epoch", ylabel="training loss")
     if validated:
         right.plot(*zip(*validated, strict=True), color=COLORS[2], marker=marker)
@@ -47,6 +49,13 @@ def curves_picture(records: Sequence[EpochRecord], best_epoch: int) -> bytes:
         ax.legend(frameon=False, fontsize=8)
     tidy(left, right)
     return figure_png(figure)
+
+
+class _PlainNumbers(LogFormatter):
+    """0.01, where matplotlib would write a power of ten: as a formula, which takes it longer than all of the curves."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def reliability_picture(report: ConfidenceReport) -> bytes:

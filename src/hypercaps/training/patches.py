@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.compute import native
+from hypercaps.compute.normals import standard_normal
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.training.preprocessing import Preprocessing
@@ -220,7 +221,7 @@ class PatchStore:
     ) -> PatchStore:
         """The same store with Gaussian noise of standard deviation ``sigma`` on the pixels of patches ``which``.
 
-        Drawn by numpy, in one stream for any number of threads. Other spectra are not changed, so that few patches of a
+        Drawn in one stream for any number of threads. Other spectra are not changed, so that few patches of a
         large scene cost little. ``before`` is a store that this method has made of this one and that is not needed any
         more: its memory is used again.
         """
@@ -229,7 +230,7 @@ class PatchStore:
         touched = torch.zeros(len(self._spectra), dtype=torch.bool, device=self._spectra.device)
         touched[self._places.index_select(0, which).flatten()] = True
         at = touched.nonzero().flatten()
-        drawn = rng.standard_normal((len(at), self._spectra.shape[1]), dtype=np.float32)
+        drawn = standard_normal(rng, (len(at), self._spectra.shape[1]))
         drawn *= np.float32(sigma)
         noisy = copy.copy(self)
         if self._spectra.device.type == "cpu":

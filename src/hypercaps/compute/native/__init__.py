@@ -123,6 +123,10 @@ class _ThreadPool:
         library.hypercaps_run.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
         library.hypercaps_help.argtypes = ctypes.c_void_p, ctypes.c_int64
         library.hypercaps_help.restype = None
+        pointer = ctypes.c_void_p
+        tables = pointer, pointer, pointer, ctypes.c_float, ctypes.c_float
+        library.hypercaps_normals.argtypes = pointer, pointer, *tables, pointer, ctypes.c_int64
+        library.hypercaps_normals.restype = None
         self.library = library
         self.reset()
         if hasattr(os, "register_at_fork"):  # threads do not survive a fork
@@ -171,6 +175,7 @@ def _load(choice: str) -> _ThreadPool | None:
         for name, bits in VARIANTS.items():
             if 0 < bits <= widest and library_path(name).exists():
                 library, variant = ctypes.CDLL(str(library_path(name))), name
+        return _ThreadPool(library, variant)
     except (OSError, AttributeError):  # no library, or one of an older version
         warnings.warn(
             "hypercaps was installed without its compiled kernels and is several times slower: install a C compiler "
@@ -179,7 +184,6 @@ def _load(choice: str) -> _ThreadPool | None:
             stacklevel=3,
         )
         return None
-    return _ThreadPool(library, variant)
 
 
 def _pool() -> _ThreadPool | None:
@@ -195,6 +199,12 @@ def variant() -> str | None:
     """Which of ``VARIANTS`` is in use; None: the compiled kernels are not used."""
     pool = _pool()
     return None if pool is None else pool.variant
+
+
+def library() -> ctypes.CDLL | None:
+    """The library of the variant in use."""
+    pool = _pool()
+    return None if pool is None else pool.library
 
 
 def threads() -> int:

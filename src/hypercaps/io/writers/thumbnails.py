@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rasterio
-from rasterio.errors import NotGeoreferencedWarning
-from rasterio.windows import Window as RasterWindow
 
 from hypercaps.data.tiling import thinning
 
@@ -56,6 +53,9 @@ def look_at_raster(path: Path, longest: int) -> npt.NDArray[Any]:
 
 
 def _opened(path: Path) -> Any:
+    import rasterio  # here, because what draws pictures is imported before a map's writer imports it beside the kernels
+    from rasterio.errors import NotGeoreferencedWarning
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         return rasterio.open(path, driver="GTiff")
@@ -69,4 +69,4 @@ def _thinned(file: Any, longest: int) -> npt.NDArray[Any]:
 def _strips(file: Any) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     """First row and values of strips of the first band: a large raster is never in memory as a whole."""
     for r0 in range(0, file.height, _ROWS):
-        yield r0, file.read(1, window=RasterWindow(0, r0, file.width, min(_ROWS, file.height - r0)))
+        yield r0, file.read(1, window=((r0, min(r0 + _ROWS, file.height)), (0, file.width)))
