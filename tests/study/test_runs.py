@@ -275,7 +275,7 @@ def test_a_folder_with_other_files_is_refused(study: Study, tmp_path: Path) -> N
 def test_a_pipe_in_the_folder_is_not_waited_for(study: Study, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     os.mkfifo(tmp_path / "study.json")
-    with pytest.raises(OutputError, match="study.json can't be written: it is a device or a pipe"):
+    with pytest.raises(OutputError, match=r"study\.json can't be written: it is a device or a pipe"):
         run_study(study.only(methods=["rbf-svm"], repeats=1), tmp_path)
 
 
