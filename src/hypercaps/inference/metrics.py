@@ -205,6 +205,7 @@ class Scores(Displayed):
 
     @property
     def n_test(self) -> int:
+        """Number of test pixels."""
         return int(self.confusion.sum())
 
     def to_json(self) -> dict[str, object]:
