@@ -203,6 +203,10 @@ class Scores(Displayed):
     aa_interval: tuple[float, float] | None = None
     kappa_interval: tuple[float, float] | None = None
 
+    def __repr__(self) -> str:
+        figures = f"OA {self.oa:.1f} %, AA {self.aa:.1f} %, kappa {self.kappa:.1f} %"
+        return f"<Scores: {figures}, {self.n_test:,} test pixels, {len(self.per_class)} classes>"
+
     @property
     def n_test(self) -> int:
         """Number of test pixels."""
