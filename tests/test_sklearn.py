@@ -12,15 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks, get_tags
 
 import hypercaps.sklearn
 from hypercaps import ConvCapsClassifier, Labels, Scene
-from hypercaps.errors import LabelsError, SceneError
+from hypercaps.errors import LabelsError, ModelError, SceneError
 from hypercaps.sklearn import PixelClassifier
 from support.scenes import make_cube
 
@@ -169,7 +170,37 @@ def test_what_is_no_pixel_is_refused(places: np.ndarray, said: str) -> None:
         estimator.predict(places)
 
 
+def test_a_step_that_changes_the_places_is_refused() -> None:
+    with pytest.raises(SceneError, match="leave out steps that change X, such as a scaler"):
+        make_pipeline(StandardScaler(), PixelClassifier(SCENE, LDA)).fit(PIXELS, NAMES)
+
+
+def test_it_can_be_sent_to_other_processes_and_kept_in_a_file() -> None:
+    """As a search with several jobs does, and joblib.dump."""
+    trained = PixelClassifier(SCENE, LDA).fit(PIXELS, NAMES)
+    again = pickle.loads(pickle.dumps(trained))
+    np.testing.assert_array_equal(again.predict_proba(PIXELS), trained.predict_proba(PIXELS))
+
+
+def test_the_classifier_of_scenes_scores_as_scikit_learn_does() -> None:
+    trained = ConvCapsClassifier(method="lda", split_by="none").fit(CUBE, TRUTH)
+    assert trained.score(CUBE, TRUTH) == trained.evaluate(CUBE, TRUTH).oa / 100 > 0.9
+    strips = cross_val_score(LDA, CUBE, TRUTH, cv=3)  # of rows
+    assert strips.shape == (3,) and np.isfinite(strips).all()
+
+
+def test_cross_validation_over_a_scene_names_the_classifier_of_pixels() -> None:
+    with pytest.raises(SceneError, match=r"take hypercaps\.sklearn\.PixelClassifier"):
+        cross_val_score(LDA, SCENE, Labels.from_array(TRUTH))  # type: ignore[arg-type]
+    with pytest.raises(SceneError, match=r"the places of pixels to hypercaps\.sklearn\.PixelClassifier"):
+        cross_val_score(LDA, CUBE.reshape(900, -1), TRUTH.ravel(), error_score="raise")
+
+
 def test_other_mistakes_are_explained() -> None:
+    with pytest.raises(ModelError, match="classifier is DummyClassifier: a ConvCapsClassifier is expected"):
+        PixelClassifier(SCENE, DummyClassifier()).fit(PIXELS, NAMES)  # type: ignore[arg-type]
+    with pytest.raises(LabelsError, match=r"y has shape \(30, 30\): one class for each row of X"):
+        PixelClassifier(SCENE, LDA).fit(CUBE, TRUTH)
     with pytest.raises(SceneError, match="give the Scene"):
         PixelClassifier(None, LDA).fit(PIXELS, NAMES)
     with pytest.raises(SceneError, match=r"open it first, open_scene\('scene.tif'\)"):

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
-from hypercaps.errors import LabelsError, SceneError
+from hypercaps.errors import LabelsError, ModelError, SceneError
 from hypercaps.inference.predict import WINDOW, windows_of
 from hypercaps.training.checks import as_scene
 
@@ -95,13 +95,18 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         legend = Legend.of(range(1, self.classes_.size + 1), [str(name) for name in self.classes_])
         labels = Labels(array, legend, "pixels")
         self._refuse_invalid(places, labels.where_valid(scene).array.ravel()[places] == 0)
-        settings = ConvCapsClassifier() if self.classifier is None else clone(self.classifier)
-        settings.set_params(split_by="none")
+        settings = self._settings().set_params(split_by="none")
         self.classifier_ = settings.fit(scene, labels, evaluate=False, progress=False)
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:  # noqa: N803
-        """Classes (N,) of pixels."""
+        """Classes (N,) of pixels.
+
+        Parameters
+        ----------
+        X : (N, 2), (N, 1) or (N,) array of int
+            Places of the pixels, as in ``fit``.
+        """
         places = self._known_places(X)
         number = self.classifier_.map(self._checked_scene(), only=self._mask(places), progress=False).classes.ravel()[
             places
@@ -110,7 +115,13 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[number - 1])
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:  # noqa: N803
-        """Scores (N, n) of all classes, which sum to 1; not calibrated, because every given pixel trained."""
+        """Scores (N, n) of all classes, which sum to 1; not calibrated, because every given pixel trained.
+
+        Parameters
+        ----------
+        X : (N, 2), (N, 1) or (N,) array of int
+            Places of the pixels, as in ``fit``.
+        """
         scene, places = self._checked_scene(), self._known_places(X)
         scores = np.full((scene.rows * scene.cols, self.classes_.size), np.nan, dtype=np.float32)
         grid = scores.reshape(scene.rows, scene.cols, -1)
@@ -129,6 +140,17 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return as_scene(self.scene)
 
+    def _settings(self) -> ConvCapsClassifier:
+        if self.classifier is None:
+            return ConvCapsClassifier()
+        if not isinstance(self.classifier, ConvCapsClassifier):
+            raise ModelError(
+                f"classifier is {type(self.classifier).__name__}: a ConvCapsClassifier is expected, such as "
+                'ConvCapsClassifier(method="lda")'
+            )
+        settings: ConvCapsClassifier = clone(self.classifier)
+        return settings
+
     def _known_places(self, X: npt.ArrayLike) -> Places:  # noqa: N803
         """Flat indices (N,) of pixels, given as to ``fit``."""
         check_is_fitted(self)
@@ -145,10 +167,15 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scene = self._checked_scene()
         given = check_array(X, ensure_2d=False, dtype=None, estimator=self, input_name="X")
         is_whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and bool((given == np.floor(given)).all()))
-        if not is_whole or given.shape[1:] > (2,):
+        if given.shape[1:] not in ((), (1,), (2,)):
             raise SceneError(
-                f"X has shape {given.shape} of {given.dtype}: rows and columns of pixels (N, 2), or their flat indices "
-                "(N,), are expected, as whole numbers; spectra belong into the scene"
+                f"X has shape {given.shape}: rows and columns of pixels (N, 2), or their flat indices (N,), are "
+                "expected; spectra belong into the scene"
+            )
+        if not is_whole:
+            raise SceneError(
+                f"X has shape {given.shape}, but its {given.dtype} values are not whole numbers: places of pixels are "
+                "expected; leave out steps that change X, such as a scaler, because hypercaps scales spectra itself"
             )
         if given.shape[1:] == (2,):
             inside = ((given >= 0) & (given < scene.shape[:2])).all()
@@ -165,6 +192,11 @@ class PixelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise LabelsError(
                 "PixelClassifier requires y to be passed, but the target y is None: give one class per pixel"
+            )
+        if len(shape := np.asarray(y).shape) > 1 and shape[1] != 1:
+            raise LabelsError(
+                f"y has shape {shape}: one class for each row of X is expected; for a map of labels take "
+                "X = numpy.argwhere(labels > 0) and y = labels[labels > 0], or ConvCapsClassifier, whose fit takes it"
             )
         classes = column_or_1d(y, warn=True)
         assert_all_finite(classes, input_name="y")

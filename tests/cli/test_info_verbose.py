@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from hypercaps import ConvCapsClassifier
 from hypercaps.cli import app
 from hypercaps.io.readers import hdf5
+from support.cubes import dataset
 from support.products import write_emit, write_prisma
 from support.scenes import make_fields
 
@@ -111,6 +112,31 @@ def test_every_kind_of_file_has_a_structure(tmp_path: Path, name: str) -> None:
         assert "  interleave = bip" in lines
     elif code == 0:
         assert any("4 x 5 x 3" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["classic.nc", "two.zarr", "three.zarr"])
+def test_all_variables_of_netcdf_and_zarr_are_listed(tmp_path: Path, name: str) -> None:
+    data = dataset()
+    path = tmp_path / name
+    if name == "classic.nc":
+        data.to_netcdf(path, engine="scipy")
+    else:
+        data.to_zarr(path, zarr_format=2 if name == "two.zarr" else 3, consolidated=False)
+    code, out, err = info(path)
+    assert code == 0, err
+    for key, variable in data.variables.items():
+        sizes = ", ".join(f"{dim} {length}" for dim, length in variable.sizes.items())
+        assert f"/{key}  ({sizes}) {variable.dtype}" in out, key
+        for attribute, value in variable.attrs.items():
+            assert not isinstance(value, str) or f"/{key}  @{attribute} = {' '.join(value.split())[:100]}" in out
+
+
+def test_a_long_word_is_cut_and_not_left_out(tmp_path: Path) -> None:
+    header = "ENVI\nsamples = 5\nlines = 4\nbands = 3\ndata type = 1\ninterleave = bip\nbyte order = 0\n"
+    (tmp_path / "scene.hdr").write_text(header + "description = {" + "x" * 300 + "}\n")
+    (tmp_path / "scene.img").write_bytes(bytes(range(60)))
+    _, out, _ = info(tmp_path / "scene.hdr")
+    assert "description = {" + "x" * 100 in out
 
 
 def test_public_scenes_have_no_file_and_missing_ones_are_an_error(tmp_path: Path) -> None:

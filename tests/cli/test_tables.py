@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from hypercaps.cli import app
 from hypercaps.cli.tables import print_facts, print_scores
+from hypercaps.data.labels import Legend
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.pipeline.describe import Description
 from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
@@ -94,6 +95,13 @@ def test_baseline_and_doubtful_labels_have_a_line_each(tmp_path: Path) -> None:
     assert "4 labels are doubtful: see doubtful.gpkg" in printed(metrics, tmp_path)
     (tmp_path / "doubtful.csv").touch()  # of a scene without a coordinate system
     assert "4 labels are doubtful: see doubtful.csv" in printed(metrics, tmp_path)
+
+
+def test_one_feature_is_no_features() -> None:
+    text = io.StringIO()
+    legend = Legend.of([1, 2], ["water", "soil"])
+    print_facts(Console(file=text, width=80), Description("vector labels", {}, legend, {1: 1, 2: 1200}, "features"))
+    assert re.findall(r"(water|soil)  (.+)", text.getvalue()) == [("water", "1 feature"), ("soil", "1,200 features")]
 
 
 @pytest.mark.parametrize("name", ["[red]oats[/red]", "[/]"])

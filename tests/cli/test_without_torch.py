@@ -164,6 +164,12 @@ def test_what_needs_torch_says_so_and_writes_nothing(files: Files, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_for_programs_a_missing_torch_is_an_error_too(files: Files, tmp_path: Path) -> None:
+    done = run("train", files.scene, files.labels, "--out", tmp_path / "run", "--progress", "json", block=True)
+    error = json.loads(done.stderr.splitlines()[0])
+    assert error["event"] == "error" and error["text"].startswith("'hypercaps train' needs PyTorch"), done.stderr
+
+
 def test_a_training_imports_what_it_uses() -> None:
     code = (
         "import sys\n"

@@ -83,6 +83,19 @@ def test_windows_of_a_tiled_file_are_read_block_by_block(monkeypatch: pytest.Mon
     np.testing.assert_equal(scene.fingerprint(), replace(scene, block=None, reader=whole.reader).fingerprint())
 
 
+def test_a_scene_is_not_indexed_by_mistake() -> None:
+    scene = Scene.from_array(np.ones((2, 2, 3)))
+    with pytest.raises(SceneError, match=r"read\(rows, cols\) reads a window"):
+        scene[0:1]
+    with pytest.raises(SceneError, match="PixelClassifier"):
+        list(scene)  # type: ignore[call-overload]
+
+
+def test_labels_are_an_array_for_numpy() -> None:
+    labels = Labels.from_array([[0, 1], [7, 7]])
+    assert np.unique(labels).tolist() == [0, 1, 7] and np.asarray(labels, dtype=float).dtype == np.float64
+
+
 def test_masked_arrays_keep_their_mask_and_lists_and_tensors_are_cubes() -> None:
     cube = np.ma.masked_array(np.ones((2, 2, 3)), mask=False)
     cube[0, 1, 2] = np.ma.masked

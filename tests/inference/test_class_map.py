@@ -84,7 +84,7 @@ def test_a_swath_is_projected() -> None:
 
 @pytest.mark.parametrize("engine", ["h5netcdf", "zarr"])
 def test_a_stored_map_is_read_back_as_labels(tmp_path: Path, engine: str) -> None:
-    data = MAP.to_xarray().drop_vars("confidence").to_dataset()
+    data = MAP.to_xarray().to_dataset()  # with the confidence
     path = tmp_path / "map"
     if engine == "zarr":
         data.to_zarr(path, zarr_format=2, consolidated=True)
@@ -92,7 +92,14 @@ def test_a_stored_map_is_read_back_as_labels(tmp_path: Path, engine: str) -> Non
         data.to_netcdf(path, engine="h5netcdf")
     labels = open_labels(path)
     np.testing.assert_array_equal(labels.array, CLASSES)
-    assert [entry.name for entry in labels.legend] == ["bare soil", "water"]
+    assert [(entry.name, entry.color) for entry in labels.legend] == [(entry.name, entry.color) for entry in LEGEND]
+
+
+def test_labels_have_the_names_and_colours_of_a_map_in_memory() -> None:
+    legend = Legend.of([1, 4], ["bare_soil", "open water"], {4: (1, 2, 3)})
+    data = ClassMap(CLASSES, CONFIDENCE, legend).to_xarray()
+    assert Labels.from_array(data.transpose("x", "y")).legend == legend
+    assert Labels.from_array(data, Legend.of([1], ["soil"])).legend.entries[0].name == "soil"
 
 
 def test_without_xarray_one_sentence_says_what_to_install() -> None:

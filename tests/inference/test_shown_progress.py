@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hypercaps import ConvCapsClassifier, Labels, Scene
+from hypercaps.inference import shown_progress
 from hypercaps.inference.shown_progress import (
     LinesView,
     NotebookView,
@@ -24,6 +25,12 @@ from support.scenes import QUICK, make_cube
 
 CUBE, TRUTH = make_cube()
 SCENE, LABELS = Scene.from_array(CUBE), Labels.from_array(TRUTH)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are shown from their beginning."""
+    monkeypatch.setattr(shown_progress, "_PATIENCE", 0.0)
 
 
 class Terminal(io.StringIO):
@@ -77,6 +84,15 @@ def test_a_notebook_shows_a_bar_and_then_a_line(notebook: Notebook) -> None:
     classifier.predict(SCENE, progress=False)
     classifier.fit(SCENE, LABELS, progress=False)
     assert notebook.shown == []
+
+
+def test_a_short_call_shows_nothing_unless_asked(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a loop of predictions would fill the page with lines."""
+    monkeypatch.setattr(shown_progress, "_PATIENCE", 60.0)
+    for asked, is_shown in ((None, False), (True, True)):
+        with ShownProgress("map", asked) as shown:
+            shown.mapping(10, 10)
+        assert bool(notebook.shown) == is_shown
 
 
 def test_folds_are_shown_too(notebook: Notebook) -> None:

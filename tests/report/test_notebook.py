@@ -136,3 +136,9 @@ def test_nothing_is_drawn_before_it_is_asked_for() -> None:
 def test_labels_are_described_in_one_line_on_a_terminal() -> None:
     labels = Labels.from_array([[0, 1, 1], [7, 7, 7]], name="fields")
     assert repr(labels) == "<Labels 'fields': 2 x 3 pixels, 5 labelled, 2 classes>"
+
+
+def test_scores_are_described_in_one_line_on_a_terminal(trained: ConvCapsClassifier) -> None:
+    assert trained.scores_ is not None
+    shown = repr(trained.scores_)
+    assert shown.startswith(f"<Scores: OA {trained.scores_.oa:.1f} %, AA ") and "\n" not in shown and len(shown) < 120

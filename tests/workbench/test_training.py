@@ -191,6 +191,7 @@ def test_cancelling_keeps_the_old_map_and_takes_no_second(running: Served, page:
             pass
         page.done("/api/cancel")
         assert page.state()["training"] is None  # at once, while the worker may still be stopping
+
     def is_over() -> bool:  # the worker is free again, and nothing is left of the training
         folders = sorted(path.name for path in (running.bench.folder / "trainings").glob("t*"))
         return running.bench.desk.jobs.running is None and folders == trainings

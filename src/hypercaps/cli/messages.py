@@ -46,13 +46,16 @@ class SentenceGroup(TyperGroup):
         except ModuleNotFoundError as error:
             if error.name != "torch" or ctx.find_root().obj == "debug":
                 raise
-            say(
-                f"[bold red]Error:[/] 'hypercaps {ctx.invoked_subcommand}' needs PyTorch, which is not installed here: "
-                "install it (pip install torch)"
+            _say_error(
+                f"'hypercaps {ctx.invoked_subcommand}' needs PyTorch, which is not installed here: install it (pip "
+                "install torch)"
             )
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            say("[bold red]Stopped.[/] Nothing was written.")
+            if events.are_asked_for():
+                _say_error("Stopped. Nothing was written.")
+            else:
+                say("[bold red]Stopped.[/] Nothing was written.")
             raise typer.Exit(130) from None
         except _UsageError as error:  # an option that does not exist, or a value that it can't have
             if not events.are_enabled():

@@ -271,8 +271,11 @@ def print_facts(console: Console, about: Description) -> None:
         console.print()
     for entry in about.legend:
         r, g, b = entry.color
-        count = f"  {about.counts[entry.label]:,} {about.counted}" if about.counts else ""
-        console.print(f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}{count}")
+        line = f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}"
+        if about.counts:
+            count = about.counts[entry.label]
+            line += f"  {count:,} {about.counted.removesuffix('s') if count == 1 else about.counted}"
+        console.print(line)
 
 
 def print_file_report(console: Console, report: FileReport) -> None:

@@ -138,7 +138,13 @@ class Legend:
         return np.array([entry.label for entry in self.entries], dtype=np.int16)
 
     def only(self, labels: Iterable[int]) -> Legend:
-        """The entries of ``labels``, with a default entry for each label that is not in this legend."""
+        """The entries of some classes, with a default entry for each that is not in this legend.
+
+        Parameters
+        ----------
+        labels : iterable of int
+            Class numbers.
+        """
         entries = {entry.label: entry for entry in self.entries}
         numbers = sorted({int(label) for label in labels})
         names = [entries[label].name if label in entries else f"class {label}" for label in numbers]
@@ -210,7 +216,8 @@ class Labels(Displayed):
             Whole numbers of any type: 0 = unlabelled, classes from 1 to 32767; what is masked is unlabelled. Rows and
             columns of an xarray DataArray are found by the names of its dimensions.
         legend : Legend, optional
-            Names and colours of classes; classes that it lacks get default ones.
+            Names and colours of classes; classes that it lacks get default ones. Default: those that the attributes of
+            a DataArray give, as :meth:`ClassMap.to_xarray` writes them.
         name : str
             For messages.
         groups : (rows, columns) int32 array, optional
@@ -229,8 +236,9 @@ class Labels(Displayed):
         ['class 1', 'class 7']
         """
         if hasattr(array, "dims") and hasattr(array, "coords"):
-            from hypercaps.io.readers.xarray import map_by_names
+            from hypercaps.io.readers.xarray import legend_of, map_by_names
 
+            legend = legend_of(array) if legend is None else legend
             array = map_by_names(array)
         values = _class_numbers(np.asarray(np.ma.filled(array, 0) if np.ma.isMaskedArray(array) else array), name)
         present = np.unique(values[values > 0])
@@ -244,6 +252,10 @@ class Labels(Displayed):
             )
         return cls(values, (legend or Legend(())).only(present), name, groups, tiles)
 
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+        """The class numbers, for NumPy's functions."""
+        return np.asarray(self.array, dtype=dtype, copy=copy)
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
@@ -255,7 +267,13 @@ class Labels(Displayed):
         return {entry.label: int(numbers[entry.label]) for entry in self.legend}
 
     def check_fits(self, scene: Scene) -> None:
-        """Refuse labels that are not on the scene's grid."""
+        """Refuse labels that are not on the scene's grid.
+
+        Parameters
+        ----------
+        scene : Scene
+            Whose rows and columns are expected.
+        """
         if self.shape != scene.shape[:2]:
             hint = "labels must be on the scene's grid"
             if self.shape == (scene.cols, scene.rows):
@@ -270,10 +288,17 @@ class Labels(Displayed):
             )
 
     def where_valid(self, scene: Scene, *, warn: bool = True) -> Labels:
-        """Labels without those on invalid pixels of the scene, with a warning (``warn``) if any are removed.
+        """Labels without those on invalid pixels of the scene.
 
         The result is remembered: labels are checked against a scene once and the warning is issued once, also if this
         is called again, on these labels or on the result. The result keeps the ``digest`` of the labels as given.
+
+        Parameters
+        ----------
+        scene : Scene
+            On the grid of the labels.
+        warn : bool, default True
+            Whether to warn if any label is removed.
         """
         if self._checked is not None and self._checked.scene() is scene:
             return self._checked.valid or self
@@ -306,7 +331,13 @@ class Labels(Displayed):
         return self._restricted_to(valid_labels)
 
     def only_pixels(self, pixels: npt.NDArray[np.int64]) -> Labels:
-        """The labels of some pixels, flat indices; others become unlabelled."""
+        """The labels of some pixels; others become unlabelled.
+
+        Parameters
+        ----------
+        pixels : (N,) array of int
+            Flat indices, row * columns + column.
+        """
         chosen = np.zeros(self.shape, dtype=np.int16)  # not zeros_like: the order of MATLAB's arrays has no flat view
         chosen.ravel()[pixels] = self.array.ravel()[pixels]
         return self._restricted_to(chosen)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -51,20 +51,9 @@ Bands = npt.NDArray[np.intp]  # positions of bands, from 0
 
 @runtime_checkable
 class SelectsBands(Protocol):
-    """A reader that can also read some bands without reading all; a wrapper that copies its attributes can too."""
+    """A reader that can also read some bands without reading all."""
 
-    select: Callable[[Bands], PixelReader]
-
-
-@dataclass(frozen=True)
-class SelectiveReader:
-    """A reader of all bands, and of those that are chosen."""
-
-    read: PixelReader
-    select: Callable[[Bands], PixelReader]
-
-    def __call__(self, rows: slice, cols: slice) -> Pixels:
-        return self.read(rows, cols)
+    def select(self, chosen: Bands) -> PixelReader: ...
 
 
 class MapGrid(NamedTuple):
@@ -237,7 +226,7 @@ class Scene(Displayed):
         scene = cls(
             tuple(array.shape),
             np.dtype(array.dtype),
-            array_reader(array, nodata),
+            ArrayReader(array, nodata),
             name=name,
             wavelengths=None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64),
             good_bands=good_bands,
@@ -245,7 +234,7 @@ class Scene(Displayed):
         if scene.bands == array.shape[2]:
             return scene
         bands = np.flatnonzero(np.asarray(good_bands, dtype=bool))
-        return replace(scene, reader=array_reader(array, nodata, bands))  # bad bands make no pixel invalid
+        return replace(scene, reader=ArrayReader(array, nodata, bands))  # bad bands make no pixel invalid
 
     @classmethod
     def from_xarray(
@@ -309,6 +298,7 @@ class Scene(Displayed):
 
     @property
     def whole(self) -> Window:
+        """The window of all pixels."""
         return Window(0, self.rows, 0, self.cols)
 
     @property
@@ -316,6 +306,13 @@ class Scene(Displayed):
         """The grid of the scene's maps: its own or, for a swath, that of the lookup table."""
         grid = self if self.lookup is None else self.lookup
         return MapGrid((grid.shape[0], grid.shape[1]), grid.crs, grid.transform)
+
+    def __getitem__(self, key: object) -> NoReturn:
+        """Refused, because scenes need not be in memory."""
+        raise SceneError(
+            "a Scene can't be indexed: read(rows, cols) reads a window of it; for scikit-learn's cross-validation and "
+            "searches, which index their data, take hypercaps.sklearn.PixelClassifier"
+        )
 
     def read(self, rows: slice = slice(None), cols: slice = slice(None)) -> Pixels:
         """Read a window.
@@ -476,13 +473,18 @@ def _select_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelRead
     return read
 
 
-def array_reader(array: Any, nodata: float | None = None, bands: npt.NDArray[np.intp] | None = None) -> PixelReader:
+@dataclass(frozen=True)
+class ArrayReader:
     """A reader of anything that slices like a (rows, columns, bands) array; of all bands, or of ``bands``."""
 
-    def read(rows: slice, cols: slice) -> Pixels:
-        window = array[rows, cols]  # (h, w, bands)
-        if bands is not None:
-            window = window[:, :, bands]
+    array: Any
+    nodata: float | None = None
+    bands: Bands | None = None
+
+    def __call__(self, rows: slice, cols: slice) -> Pixels:
+        window = self.array[rows, cols]  # (h, w, bands)
+        if self.bands is not None:
+            window = window[:, :, self.bands]
         raw = np.asarray(window)
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
             values = np.ascontiguousarray(raw, dtype=np.float32)
@@ -494,11 +496,9 @@ def array_reader(array: Any, nodata: float | None = None, bands: npt.NDArray[np.
         masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
         if masked is not None and isinstance(window, masked):
             valid &= ~np.ma.getmaskarray(window).any(axis=2)
-        if nodata is not None:  # compared with the stored values, before any conversion
-            valid &= ~(raw == nodata).any(axis=2)
+        if self.nodata is not None:  # compared with the stored values, before any conversion
+            valid &= ~(raw == self.nodata).any(axis=2)
         return Pixels(values, valid)
 
-    def select(chosen: Bands) -> PixelReader:
-        return array_reader(array, nodata, chosen if bands is None else bands[chosen])
-
-    return SelectiveReader(read, select)
+    def select(self, chosen: Bands) -> PixelReader:
+        return replace(self, bands=chosen if self.bands is None else self.bands[chosen])

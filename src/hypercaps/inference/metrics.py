@@ -203,8 +203,13 @@ class Scores(Displayed):
     aa_interval: tuple[float, float] | None = None
     kappa_interval: tuple[float, float] | None = None
 
+    def __repr__(self) -> str:
+        figures = f"OA {self.oa:.1f} %, AA {self.aa:.1f} %, kappa {self.kappa:.1f} %"
+        return f"<Scores: {figures}, {self.n_test:,} test pixels, {len(self.per_class)} classes>"
+
     @property
     def n_test(self) -> int:
+        """Number of test pixels."""
         return int(self.confusion.sum())
 
     def to_json(self) -> dict[str, object]:

@@ -99,6 +99,16 @@ class ModelUser:
             scores, count_test_units(labels.only_pixels(np.flatnonzero(scored)), model.legend.labels, split)
         )
 
+    def score(self, scene: Scene | Cube, labels: Labels | npt.NDArray[Any]) -> float:
+        """Share of the labelled pixels that get their class, 0 to 1, as scikit-learn's classifiers give it.
+
+        Parameters
+        ----------
+        scene, labels
+            As of :meth:`evaluate`, which gives this in percent, with much more. Training pixels are scored as well.
+        """
+        return self.evaluate(scene, labels, progress=False).oa / 100
+
     def predict(self, scene: Scene | Cube, *, progress: bool | None = None) -> npt.NDArray[np.int16]:
         """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels.
 
@@ -115,7 +125,12 @@ class ModelUser:
         """Probability of each class (rows, columns, n), NaN for invalid pixels.
 
         Calibrated on the validation pixels or on out-of-fold predictions. A model that was trained without either is
-        not calibrated: then these are the ``lengths``. Parameters are those of :meth:`predict`.
+        not calibrated: then these are the ``lengths``.
+
+        Parameters
+        ----------
+        scene, progress
+            As of :meth:`predict`.
         """
         return self._all_scores("predict_proba", self._scene(scene), progress, raw=False)
 
@@ -123,8 +138,12 @@ class ModelUser:
         """The network's own scores (rows, columns, n), 0 to 1; NaN for invalid pixels.
 
         For capsule networks the lengths of the class capsules, which need not sum to 1; for rbf-svm the share of the
-        pairs of classes that a class won; for other methods uncalibrated probabilities. Parameters are those of
-        :meth:`predict`.
+        pairs of classes that a class won; for other methods uncalibrated probabilities.
+
+        Parameters
+        ----------
+        scene, progress
+            As of :meth:`predict`.
         """
         return self._all_scores("lengths", self._scene(scene), progress, raw=True)
 
@@ -230,7 +249,13 @@ class ModelUser:
         return map_familiarity(self._fitted(), as_scene(scene))
 
     def resampled(self, scene: Scene | Cube) -> Scene:
-        """The scene of another sensor, resampled to the model's bands, to predict and evaluate on."""
+        """The scene of another sensor, resampled to the model's bands, to predict and evaluate on.
+
+        Parameters
+        ----------
+        scene : Scene or (rows, columns, bands) array
+            With wavelengths that cover the model's.
+        """
         return self._fitted().resampled(as_scene(scene))
 
     def adapted(self, scene: Scene | Cube, how: str = "auto") -> Scene:
@@ -265,15 +290,23 @@ class ModelUser:
         return self._known if self._known is not None and self._known.fits(self.model_, scene) else None
 
     def save(self, path: str | Path) -> None:
-        """Write the model file, for ``load_model``."""
+        """Write the model file, for ``load_model``.
+
+        Parameters
+        ----------
+        path : str or Path
+            Such as ``model.safetensors``.
+        """
         write_model(Path(path), self._fitted())
 
     @property
     def classes_(self) -> npt.NDArray[np.int16]:
+        """Class numbers (n,), in the order of ``predict_proba``."""
         return self._fitted().legend.labels
 
     @property
     def legend_(self) -> Legend:
+        """Names and colours of the classes."""
         return self._fitted().legend
 
     @property

@@ -20,11 +20,23 @@ class Parameters:
         return {argument.name: argument.default for argument in arguments}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name. None of them is an estimator, so that ``deep`` changes nothing."""
+        """The parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            For scikit-learn; it changes nothing, because no parameter is an estimator.
+        """
         return {name: getattr(self, name) for name in sorted(self._parameters())}
 
     def set_params(self, **params: Any) -> Self:
-        """Set some parameters; returns the estimator."""
+        """Set some parameters; returns the classifier.
+
+        Parameters
+        ----------
+        **params
+            Values by name.
+        """
         defaults = self._parameters()
         for name, value in params.items():
             if name not in defaults:

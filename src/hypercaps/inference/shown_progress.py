@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imports torch
 
 P = ParamSpec("P")
 
+_PATIENCE = 0.5  # seconds of a call that nobody needs to be told about, unless asked
 _EVERY = 0.2  # seconds between two updates
 _WIDTH = 28  # characters of a bar
 _LINES = 10  # per stage, where lines can't be replaced
@@ -119,6 +120,7 @@ class ShownProgress:
         self._what, self._view = what, find_view(asked)
         self._started = time.monotonic()
         self._next, self._stage = 0.0, ""
+        self._quiet_until = self._started + (0.0 if asked else _PATIENCE)
 
     @property
     def is_shown(self) -> bool:
@@ -148,6 +150,8 @@ class ShownProgress:
 
     def _update(self, stage: str, done: float, figures: str) -> None:
         now = time.monotonic()
+        if now < self._quiet_until:
+            return
         if self._view is not None and (now >= self._next or stage != self._stage or done >= 1):
             self._next, self._stage = now + _EVERY, stage
             self._view.update(stage, done, figures)

@@ -21,6 +21,7 @@ class StoredArray:
     key: str
     shape: tuple[int, ...]
     load: Callable[[], Any]  # something that slices like a numpy array of ``shape``
+    is_beside: bool = False  # only describes another array, as the confidence of a class map does
 
     def __str__(self) -> str:
         size = " x ".join(str(n) for n in self.shape)
@@ -38,6 +39,8 @@ def choose(arrays: list[StoredArray], key: str | None, ndim: int, path: Path, wh
     fitting = [array for array in arrays if len(array.shape) == ndim]
     if len(fitting) > 1:  # MATLAB stores scalars and vectors as 1 x N matrices
         fitting = [array for array in fitting if min(array.shape) > 1] or fitting
+    if len(fitting) > 1:
+        fitting = [array for array in fitting if not array.is_beside] or fitting
     if len(fitting) == 1:
         return fitting[0]
     if len(fitting) > 1:

@@ -18,6 +18,7 @@ from hypercaps.io import catalog
 from hypercaps.io.catalog import CatalogScene, ProgressMaker
 from hypercaps.io.damage import READABLE_LABELS, raise_as, translate_errors
 from hypercaps.io.detect import DetectedFile, detect, detect_file
+from hypercaps.io.file_reader import FileReader
 from hypercaps.io.limits import check_labels
 from hypercaps.io.options import GivenWavelengths, OpenOptions
 from hypercaps.io.paths import PathSpec, absolute, remote_address, tile_paths
@@ -66,8 +67,11 @@ def open_scene(
     options = OpenOptions(wavelengths=wavelengths, allow_remote=allow_remote, progress=progress)
     if isinstance(name_or_path, str | Path) and str(name_or_path) in catalog.names():
         public = catalog.get_scene(str(name_or_path))
-        return read_scene(detect_file(*public.get("cube", progress)), options, public)
-    return read_scene(find_source(name_or_path, "scene", options), options)
+        scene = read_scene(detect_file(*public.get("cube", progress)), options, public)
+    else:
+        scene = read_scene(find_source(name_or_path, "scene", options), options)
+    assert isinstance(scene.reader, FileReader)
+    return replace(scene, reader=replace(scene.reader, opening=Opening.of(name_or_path, options)))
 
 
 def _check_names(given: object, function: str, instead: str) -> None:
@@ -81,14 +85,14 @@ def read_scene(source: DetectedFile | Mosaic, options: OpenOptions, public: Cata
     """The scene in a file or in tiles; a public scene has its name and wavelengths from the catalogue."""
     if isinstance(source, Mosaic):
         scene = scene_from(with_given(source.raster, options.wavelengths), source.tiles)
-        return replace(scene, tiles=source.windows)
+        return replace(scene, tiles=source.windows, reader=FileReader(scene.reader, source.raster.path, scene.shape))
     cube = source.load(3, "scene")
     with translate_errors(source.path):
         if isinstance(cube, StoredRaster):
             scene = scene_from(with_given(cube, options.wavelengths))
         else:
             scene = _array_scene(source.path, cube, options, public)
-    return replace(scene, reader=translate_errors(source.path)(scene.reader))
+    return replace(scene, reader=FileReader(scene.reader, source.path, scene.shape))
 
 
 def _array_scene(path: Path, cube: Any, options: OpenOptions, public: CatalogScene | None) -> Scene:
@@ -290,19 +294,19 @@ def open_split(path: str | Path, labels: Labels, *, patch: int = 7) -> Split:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a worker of a cluster needs to open the scene itself: absolute paths and the options."""
+    """What another process needs to open the scene itself: absolute paths and the options."""
 
     named: str | tuple[str, ...]
     options: OpenOptions = field(default_factory=OpenOptions)
 
     @classmethod
-    def of(cls, spec: str, options: OpenOptions | None = None) -> Opening:
+    def of(cls, spec: PathSpec, options: OpenOptions | None = None) -> Opening:
         options = OpenOptions() if options is None else options
         waves = options.wavelengths
         with raise_as(ClusterError):
-            tiles = None if spec in catalog.names() else tile_paths(spec)
-            named = absolute(spec) if tiles is None else tuple(absolute(str(tile)) for tile in tiles)
-            if isinstance(waves, Path):
+            tiles = None if str(spec) in catalog.names() else tile_paths(spec)
+            named = absolute(str(spec)) if tiles is None else tuple(absolute(str(tile)) for tile in tiles)
+            if isinstance(waves, str | Path):
                 waves = absolute(str(waves))
         return cls(named, replace(options, wavelengths=waves, progress=None))  # a bar can't be sent to a worker
 

@@ -83,7 +83,7 @@ def absolute(spec: str) -> str:
     """An absolute path; names of the catalogue and addresses stay as they are."""
     if spec in catalog.names() or remote_address(spec, allowed=True):
         return spec
-    return str(Path.cwd() / Path(spec).expanduser())
+    return str(Path(spec).expanduser().absolute())
 
 
 def _is_remote(spec: str) -> bool:

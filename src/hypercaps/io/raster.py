@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hypercaps.data.colors import Rgb
 from hypercaps.data.labels import Labels, Legend
-from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene, SelectiveReader
+from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError, SceneError, warn_data
 
@@ -94,7 +94,7 @@ def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scen
     return Scene(
         (*raster.shape[:2], len(bands)),
         raster.dtype,
-        _reader(raster, bands),
+        RasterReader(raster, bands),
         name=name,
         wavelengths=waves,
         fwhm=None if raster.fwhm is None else raster.fwhm[bands],
@@ -105,27 +105,33 @@ def scene_from(raster: StoredRaster, parts: Sequence[StoredRaster] = ()) -> Scen
     )
 
 
-def _reader(raster: StoredRaster, bands: Bands) -> PixelReader:
-    scale = None if raster.scale is None else raster.scale[bands]
-    offset = None if raster.offset is None else raster.offset[bands]
-    # Small integers are scaled exactly enough in float32; large ones and doubles are scaled before rounding.
-    wide = np.result_type(raster.dtype, np.float32)
+@dataclass(frozen=True)
+class RasterReader:
+    """A reader of some bands of a raster, in physical units."""
 
-    def read(rows: slice, cols: slice) -> Pixels:
+    raster: StoredRaster
+    bands: Bands
+
+    def __call__(self, rows: slice, cols: slice) -> Pixels:
+        raster, bands = self.raster, self.bands
         shape = (max(0, rows.stop - rows.start), max(0, cols.stop - cols.start))
         if min(shape) < 1:
             return Pixels(np.zeros((*shape, len(bands)), dtype=np.float32), np.zeros(shape, dtype=bool))
         stored, defined = raster.defined(rows, cols, bands)
+        # Small integers are scaled exactly enough in float32; large ones and doubles are scaled before rounding.
+        wide = np.result_type(raster.dtype, np.float32)
+        is_scaled = raster.scale is not None or raster.offset is not None
         with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes inf, which is invalid
-            physical = np.ascontiguousarray(stored, dtype=np.float32 if scale is None and offset is None else wide)
-            if scale is not None:
-                physical *= scale.astype(wide)
-            if offset is not None:
-                physical += offset.astype(wide)
+            physical = np.ascontiguousarray(stored, dtype=wide if is_scaled else np.float32)
+            if raster.scale is not None:
+                physical *= raster.scale[bands].astype(wide)
+            if raster.offset is not None:
+                physical += raster.offset[bands].astype(wide)
             values = physical.astype(np.float32, copy=False)  # (h, w, bands)
         return Pixels(values, np.asarray(defined.all(axis=2) & np.isfinite(values).all(axis=2)))
 
-    return SelectiveReader(read, lambda chosen: _reader(raster, bands[chosen]))
+    def select(self, chosen: Bands) -> PixelReader:
+        return RasterReader(self.raster, self.bands[chosen])
 
 
 def _kept_bands(raster: StoredRaster, name: str, parts: Sequence[StoredRaster]) -> Bands:

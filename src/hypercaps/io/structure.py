@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from hypercaps.data.text import printable
 from hypercaps.io.detect import DetectedFile, Kind
 from hypercaps.io.readers.envi import header_of, is_header
+from hypercaps.io.readers.variables import Variable
 
 _LIBRARIES = ("hypercaps", "numpy", "rasterio", "h5py", "zarr", "pyogrio", "xarray", "torch")
 _LONGEST = 160  # characters of a value that are shown
@@ -89,7 +89,8 @@ def _short(value: object) -> str:
     if isinstance(value, np.ndarray) and value.size > 6:
         ends = ", ".join(str(number) for number in (*value.ravel()[:3], "...", value.ravel()[-1]))
         return f"{value.size} values: {ends}"
-    return textwrap.shorten(" ".join(str(value).split()), _LONGEST, placeholder=" ...")
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."  # also of one long word, such as WKT
 
 
 # ---- formats ---------------------------------------------------------------------------------------------------------
@@ -98,6 +99,26 @@ def _short(value: object) -> str:
 def _array_lines(file: DetectedFile) -> Iterator[str]:
     for array in file.arrays:
         yield f"array {array.key or '(unnamed)'} {' x '.join(map(str, array.shape))}"
+
+
+def _netcdf_lines(file: DetectedFile) -> Iterator[str]:
+    from hypercaps.io.readers.netcdf import classic_variables
+
+    yield from _variable_lines(classic_variables(file.path))
+
+
+def _zarr_lines(file: DetectedFile) -> Iterator[str]:
+    from hypercaps.io.readers.zarr import zarr_variables
+
+    yield from _variable_lines(zarr_variables(file.path))
+
+
+def _variable_lines(variables: Mapping[str, Variable]) -> Iterator[str]:
+    for key, variable in variables.items():
+        sizes = ", ".join(f"{dim or '?'} {length}" for dim, length in zip(variable.dims, variable.shape, strict=True))
+        stored = f", chunks {variable.chunks}" if variable.chunks else ""
+        yield f"/{key}  ({sizes}) {variable.dtype}{stored}"
+        yield from (f"/{key}  @{name} = {_short(value)}" for name, value in sorted(variable.attrs.items()))
 
 
 def _hdf5_lines(file: DetectedFile) -> Iterator[str]:
@@ -196,6 +217,8 @@ def _described_lines(file: DetectedFile) -> Iterator[str]:
 _STRUCTURES: dict[Kind, Callable[[DetectedFile], Iterator[str]]] = {
     "hdf5": _hdf5_lines,
     "matlab": _matlab_lines,
+    "netcdf": _netcdf_lines,
+    "zarr": _zarr_lines,
     "tiff": _tiff_lines,
     "envi": _envi_lines,
     "product": _product_lines,

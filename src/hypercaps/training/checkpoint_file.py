@@ -22,17 +22,34 @@ Identity = Mapping[str, object]
 
 
 class CheckpointFile:
-    """``with CheckpointFile(path) as file:`` the checkpoint of a training, for one process at a time.
+    """The checkpoint of a training, for one process at a time: a context manager, given to ``fit`` as ``checkpoint``.
 
     A checkpoint that is already there is continued. It is written every minute (:data:`EVERY`) and when the training is
     stopped, and stays until :meth:`remove` is called. If it can't be written, the training goes on with a warning.
 
     Parameters
     ----------
-    path : the file; a lock is held beside it
-    request : how to repeat the command, kept in the file
-    resume : continue a checkpoint that is there; False: replace it
-    wait : seconds to wait for a process that uses it
+    path : Path
+        The file; a lock is held beside it.
+    request : mapping, optional
+        How to repeat the command, as JSON; kept in the file.
+    resume : bool, default True
+        Continue a checkpoint that is there; False: replace it.
+    wait : float, default 0
+        Seconds to wait for a process that uses it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from hypercaps import ConvCapsClassifier
+    >>> from hypercaps.training.checkpoint_file import CheckpointFile
+    >>> cube = np.random.default_rng(0).normal(size=(20, 20, 8)) + np.arange(20)[:, None, None] // 10
+    >>> truth = 1 + np.arange(400).reshape(20, 20) // 200
+    >>> with CheckpointFile(Path("long.checkpoint.safetensors")) as checkpoint:
+    ...     trained = ConvCapsClassifier(recipe="paper", epochs=1).fit(cube, truth, checkpoint=checkpoint)
+    ...     trained.save("model.safetensors")
+    ...     checkpoint.remove()
     """
 
     def __init__(
@@ -131,7 +148,7 @@ class CheckpointFile:
         return is_written
 
     def remove(self) -> None:
-        """The training is finished, and its result is kept."""
+        """Remove the file: the training is finished, and its result is kept."""
         self.path.unlink(missing_ok=True)
 
     def _remove_temporary(self) -> None:

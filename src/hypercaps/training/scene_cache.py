@@ -40,11 +40,24 @@ class SceneCache:
     ``fit``. Results have the same bits as without it. It keeps the scene, and once more its preprocessed spectra as far
     as trainings use them.
 
+    Parameters
+    ----------
+    scene : Scene
+        The scene that all trainings are on; the same object is given to ``fit``.
+
     Examples
     --------
-    >>> cache = SceneCache(scene)  # doctest: +SKIP
-    >>> ConvCapsClassifier(per_class=10).fit(scene, few_labels, cache=cache)  # doctest: +SKIP
-    >>> ConvCapsClassifier(per_class=10).fit(scene, more_labels, cache=cache)  # doctest: +SKIP
+    >>> import numpy as np
+    >>> from hypercaps import ConvCapsClassifier, Scene, SceneCache
+    >>> cube = np.random.default_rng(0).normal(size=(20, 20, 8)) + np.arange(20)[:, None, None] // 10
+    >>> truth = 1 + np.arange(400).reshape(20, 20) // 200
+    >>> scene = Scene.from_array(cube)
+    >>> cache = SceneCache(scene)
+    >>> for count in (20, 40):
+    ...     trained = ConvCapsClassifier(method="lda", per_class=count, val=0).fit(scene, truth, cache=cache)
+    ...     print(trained.split_.train.size)
+    40
+    80
     """
 
     def __init__(self, scene: Scene) -> None:

@@ -27,7 +27,7 @@ def test_classes_and_counts(tmp_path: Path) -> None:
     ]
     assert about.counts == {1: 1, 2: 2} and about.counted == "features"
     shown = CliRunner().invoke(app, ["info", str(path), "--class-field", "kind"])
-    assert shown.exit_code == 0 and "soil  1 features" in shown.output and "tree  2 features" in shown.output
+    assert shown.exit_code == 0 and "soil  1 feature\n" in shown.output and "tree  2 features" in shown.output
 
 
 def test_several_possible_fields(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rasterio.crs import CRS
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
-from hypercaps.data.scene import array_reader
+from hypercaps.data.scene import ArrayReader
 from hypercaps.data.splits import draw_folds, label_units
 from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, LabelsError, SceneError
@@ -338,7 +338,7 @@ def test_labels_keep_their_tiles_on_the_same_grid_only(tmp_path: Path) -> None:
     given = str(tmp_path / "gt_*.tif")
     invalid = CUBE.copy()
     invalid[3, 4] = 0
-    holed = replace(scene, reader=array_reader(invalid.astype(np.float32), 0))
+    holed = replace(scene, reader=ArrayReader(invalid.astype(np.float32), 0))
     labels = open_labels(given, scene=scene)
     assert len(labels.tiles) == 3
     with pytest.warns(DataWarning, match="invalid"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -114,11 +115,11 @@ def test_wavelengths_of_the_user() -> None:
     ("data", "sentence"),
     [
         (CUBE, "DataArray or a Dataset of xarray, not ndarray: .*from_array"),
-        (xr.DataArray(CUBE[:, :, 0], dims=("y", "x")), r"int16 values over y 7, x 6: .*rows, columns and bands"),
-        (xr.DataArray(CUBE, dims=("time", "y", "x")), r"over time 7, y 6, x 5: .*isel\(time=0\)"),
-        (xr.DataArray(CUBE.astype(str), dims=("y", "x", "band")), "rows, columns and bands"),
-        (xr.DataArray(CUBE[:0], dims=("y", "x", "band")), "over y 0"),
-        (xr.DataArray(1), "no dimension"),
+        (xr.DataArray(CUBE[:, :, 0], dims=("y", "x")), r"dimensions y 7, x 6: one each for rows, .*wavelength\)$"),
+        (xr.DataArray(CUBE, dims=("time", "y", "x")), r"dimensions time 7, y 6, x 5: .*isel\(time=0\)"),
+        (xr.DataArray(CUBE.astype(str), dims=("y", "x", "band")), "holds <U.* values: .*real numbers is expected"),
+        (xr.DataArray(CUBE[:0], dims=("y", "x", "band")), "has no values along y"),
+        (xr.DataArray(1), r"dimensions \(none\): one each for rows"),
         (xr.Dataset(), r"holds 0 \(all its variables: none\)"),
         (dataset().assign(second=dataset()["reflectance"]), r"holds 2 .*: reflectance, second\)"),
     ],
@@ -182,10 +183,22 @@ def test_a_geotiff_opened_by_rioxarray(tmp_path: Path) -> None:
 # Dimensions and wavelengths that are not as they should be
 
 
-def test_dimensions_without_names_are_taken_in_order_with_a_warning() -> None:
-    with pytest.warns(DataWarning, match=r"no names \(dim_0, dim_1, dim_2\).*name them, such as dims="):
-        scene = Scene.from_xarray(xr.DataArray(CUBE))
+@pytest.mark.parametrize("dims", [("dim_0", "dim_1", "dim_2"), ("north", "east", "colour")])
+def test_dimensions_without_telling_names_are_taken_in_order_with_a_warning(dims: tuple[str, ...]) -> None:
+    with pytest.warns(DataWarning, match=rf"dimensions {', '.join(dims)} of 'xarray' have no names.*name them, such"):
+        scene = Scene.from_xarray(xr.DataArray(CUBE, dims=dims))
     np.testing.assert_array_equal(scene.read().values, CUBE)
+
+
+def test_a_single_dimension_without_a_telling_name_is_the_one_that_is_left() -> None:
+    scene = Scene.from_xarray(xr.DataArray(CUBE.transpose(2, 0, 1), dims=("colour", "y", "x")))  # warnings are errors
+    np.testing.assert_array_equal(scene.read().values, CUBE)
+
+
+def test_a_scene_can_be_sent_to_another_process() -> None:
+    lazy = dataset()["reflectance"].chunk({"y": 2})
+    again = pickle.loads(pickle.dumps(Scene.from_xarray(lazy)))
+    np.testing.assert_array_equal(again.read().values, Scene.from_xarray(lazy).read().values)
 
 
 def test_bands_are_sorted_by_wavelength_with_a_warning() -> None:
@@ -247,7 +260,8 @@ def test_from_array_with_its_other_options() -> None:
 
 def test_from_array_with_dimensions_of_other_names() -> None:
     """As for any array: rows, columns, bands."""
-    scene = Scene.from_array(xr.DataArray(CUBE, dims=("a", "b", "c")))
+    with pytest.warns(DataWarning, match="dimensions a, b, c of 'xarray' have no names"):
+        scene = Scene.from_array(xr.DataArray(CUBE, dims=("a", "b", "c")))
     np.testing.assert_array_equal(scene.read().values, CUBE)
     assert scene.name == "xarray"
 

@@ -76,7 +76,13 @@ class Split:
             )
 
     def test_mask(self, labels: Labels) -> npt.NDArray[np.bool_]:
-        """The test pixels as a mask (rows, columns), for labels of the same scene."""
+        """The test pixels as a mask (rows, columns).
+
+        Parameters
+        ----------
+        labels : Labels
+            Of the same scene.
+        """
         if self.shape != labels.shape:
             raise SplitError(
                 f"the split is of a scene of {self.shape[0]} x {self.shape[1]} pixels, and labels {labels.name!r} have "
@@ -139,7 +145,13 @@ class Split:
         return split
 
     def with_patch(self, patch: int) -> Split:
-        """The same pixels, with leakage counted for another patch size."""
+        """The same pixels, with leakage counted for another patch size.
+
+        Parameters
+        ----------
+        patch : int
+            Side of the patch in pixels.
+        """
         return self if patch == self.patch else replace(self, patch=patch)
 
     @property

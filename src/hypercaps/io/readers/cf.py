@@ -5,6 +5,7 @@ NetCDF, Zarr and xarray share these rules; they differ in how a window is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.colors import Rgb
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, is_wavelength_unit, nm_per_unit
@@ -55,6 +57,7 @@ class Axes:
 def cube_arrays(variables: Variables) -> list[StoredArray]:
     """The cubes and maps among the variables, with the shape (rows, columns, bands) or (rows, columns)."""
     arrays = []
+    beside = {name for variable in variables.values() for name in variable.text("coordinates").split()}
     for variable in variables.values():
         shape = variable.shape
         is_coordinate = variable.name.lower() in _COORDINATE_NAMES or variable.name.endswith(("_bnds", "_bounds"))
@@ -63,7 +66,8 @@ def cube_arrays(variables: Variables) -> list[StoredArray]:
         if (axes := axes_of(variable, variables)) is not None:
             shape = tuple(shape[axis] for axis in (axes.row, axes.col, axes.band) if axis is not None)
             shape = shape[:2] if shape[2:] == (1,) else shape  # one band is a map, not a cube
-        arrays.append(StoredArray(variable.key, shape, partial(cube_raster, variable, variables)))
+        load = partial(cube_raster, variable, variables)
+        arrays.append(StoredArray(variable.key, shape, load, is_beside=variable.name in beside))
     return arrays
 
 
@@ -95,7 +99,8 @@ def cube_raster(variable: Variable, variables: Variables) -> StoredRaster:
         offset=packing.factor("add_offset", bands),
         crs=crs,
         transform=transform,
-        names=_class_names(variable),
+        names=class_names(variable),
+        colors=class_colors(variable),
         block=None if variable.chunks is None else (variable.chunks[axes.row], variable.chunks[axes.col]),
     )
 
@@ -112,6 +117,12 @@ def axes_of(variable: Variable, variables: Variables) -> Axes | None:
     # Axes without a known name are taken in the order of every other format: rows, columns, bands.
     named |= zip([role for role in needed if role not in named], unnamed, strict=True)
     return Axes(named["row"], named["col"], named.get("band"))
+
+
+def unknown_dims(variable: Variable, variables: Variables) -> list[str]:
+    """The dimensions, other than those of length 1, whose names don't say what they are."""
+    lengths = zip(variable.dims, variable.shape, strict=True)
+    return [dim for dim, length in lengths if length > 1 and not _role(variable, dim, variables)]
 
 
 def _role(variable: Variable, dim: str, variables: Variables) -> str:
@@ -235,8 +246,18 @@ def _read_window(
     return RawWindow(stored, reduce(np.logical_and, tests) if tests else None)
 
 
-def _class_names(variable: Variable) -> dict[int, str]:
+def class_names(variable: Variable) -> dict[int, str]:
+    """Names of classes by number, from the attributes that CF has for them."""
     values, meanings = variable.numbers("flag_values"), variable.text("flag_meanings").split()
     if values.size != len(meanings):
         return {}
     return {int(value): name.replace("_", " ") for value, name in zip(values, meanings, strict=True)}
+
+
+def class_colors(variable: Variable) -> dict[int, Rgb]:
+    """Colours of classes by number, from one #rrggbb for each of ``flag_values``."""
+    values, colors = variable.numbers("flag_values"), variable.text("flag_colors").split()
+    if values.size != len(colors) or not all(re.fullmatch("#[0-9a-fA-F]{6}", color) for color in colors):
+        return {}
+    rgb = [(int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)) for color in colors]
+    return dict(zip(map(int, values), rgb, strict=True))

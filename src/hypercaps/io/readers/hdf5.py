@@ -33,8 +33,8 @@ _TIMEOUT = 300  # seconds of wall-clock time: the disk may be slow
 _ATTRIBUTES = frozenset((
     "_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned",
     "units", "standard_name", "axis", "grid_mapping", "crs_wkt", "spatial_ref", "epsg_code", "grid_mapping_name",
-    "GeoTransform", "flag_values", "flag_meanings", "wavelength", "wavelengths", "wavelength_units", "fwhm", "bbl",
-    "CLASS", "NAME", "DIMENSION_LIST",
+    "GeoTransform", "coordinates", "flag_values", "flag_meanings", "flag_colors", "wavelength", "wavelengths",
+    "wavelength_units", "fwhm", "bbl", "CLASS", "NAME", "DIMENSION_LIST",
 ))  # fmt: skip
 # NetCDF stores a dimension without coordinates as a dataset with this name, which is never written.
 _MERE_DIMENSION = "This is a netCDF dimension but not a netCDF variable"

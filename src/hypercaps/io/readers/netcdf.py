@@ -22,13 +22,18 @@ class _ClassicVariable(Variable):
 
 
 def classic_arrays(path: Path) -> list[StoredArray]:
+    return cube_arrays(classic_variables(path))
+
+
+def classic_variables(path: Path) -> dict[str, Variable]:
+    """All variables of a file, by name."""
     with path.open("rb") as file:
         if file.read(4) == CLASSIC_MARKS[2]:
             raise SceneError(f"{path} is NetCDF in the unsupported 64-bit data format (CDF-5): convert it to NetCDF-4")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a damaged file whose memory map is still referred to
         with _opened(path) as variables:
-            return cube_arrays({key: _variable(path, key, item) for key, item in variables.items()})
+            return {key: _variable(path, key, item) for key, item in variables.items()}
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.labels import Legend
 from hypercaps.data.scene import Scene
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import StoredRaster, scene_from
-from hypercaps.io.readers.cf import Axes, axes_of, cube_arrays, cube_raster
+from hypercaps.io.readers.cf import Axes, axes_of, class_colors, class_names, cube_arrays, cube_raster, unknown_dims
 from hypercaps.io.readers.variables import Part, Slices, Variable, attribute
 from hypercaps.io.wavelengths import with_given
 
@@ -49,15 +49,12 @@ def scene_from_xarray(
     listed = dict(data.variables) if is_dataset else {key: item.variable for key, item in data.coords.items()}
     variables = {str(key): _variable(source, str(key), item) for key, item in listed.items()}
     cube = _only_cube(variables, data) if is_dataset else _variable(source, label, data.variable)
-    axes = axes_of(cube, variables) if cube.is_numeric and 0 not in cube.shape else None
-    if axes is None or axes.band is None:
-        sizes = ", ".join(f"{dim} {length}" for dim, length in zip(cube.dims, cube.shape, strict=True))
-        raise SceneError(
-            f"{label!r} holds {cube.dtype} values over {sizes or 'no dimension'}: numbers over one dimension each for "
-            "rows, columns and bands are expected, such as (y, x, wavelength); select one moment with .isel(time=0)"
+    axes = _checked_axes(cube, variables, label)
+    if len(unknown := unknown_dims(cube, variables)) > 1:
+        warn_data(
+            f"the dimensions {', '.join(unknown)} of {label!r} have no names that say which is which, and are taken in "
+            "the order rows, columns, bands: name them, such as dims=('y', 'x', 'wavelength')"
         )
-    if not is_dataset:
-        _warn_of_unknown_names(cube, label)
     raster = _with_accessor(cube_raster(cube, variables), data, cube.dims, axes)
     if wavelengths is not None:
         raster = with_given(raster, wavelengths)
@@ -68,13 +65,21 @@ def scene_from_xarray(
     return replace(scene_from(raster), name=label)
 
 
-def _warn_of_unknown_names(cube: Variable, label: str) -> None:
-    """Of dimensions that xarray itself named, such as dim_0: nobody has said which is which."""
-    if all(re.fullmatch(r"dim_\d+", dim) for dim in cube.dims):
-        warn_data(
-            f"the dimensions of {label!r} have no names ({', '.join(cube.dims)}) and are taken as rows, columns and "
-            "bands: name them, such as dims=('y', 'x', 'wavelength')"
+def _checked_axes(cube: Variable, variables: Mapping[str, Variable], label: str) -> Axes:
+    """Rows, columns and bands; refuses data without them."""
+    if not cube.is_numeric:
+        raise SceneError(f"{label!r} holds {cube.dtype} values: a cube of integers or real numbers is expected")
+    if 0 in cube.shape:
+        raise SceneError(f"{label!r} has no values along {cube.dims[cube.shape.index(0)]}: select some")
+    axes = axes_of(cube, variables)
+    if axes is None or axes.band is None:
+        sizes = ", ".join(f"{dim} {length}" for dim, length in zip(cube.dims, cube.shape, strict=True))
+        moment = "; select one moment with .isel(time=0)" if "time" in cube.dims or len(cube.dims) > 3 else ""
+        raise SceneError(
+            f"{label!r} has the dimensions {sizes or '(none)'}: one each for rows, columns and bands is expected, such "
+            f"as (y, x, wavelength){moment}"
         )
+    return axes
 
 
 def _with_accessor(raster: StoredRaster, data: Any, dims: Sequence[str], axes: Axes) -> StoredRaster:
@@ -97,6 +102,17 @@ def _flags(good_bands: npt.ArrayLike, bands: int, label: str) -> npt.NDArray[np.
     if flags.size != bands:
         raise SceneError(f"scene {label!r} has {bands} bands but {flags.size} good-band flags: give one for each band")
     return flags
+
+
+def legend_of(data: Any) -> Legend:
+    """Names and colours of the classes of a DataArray, by the attributes that ``ClassMap.to_xarray`` writes."""
+    described = _variable(Path("xarray"), "array", data.variable)
+    names, colors = class_names(described), class_colors(described)
+    listed = data.attrs.get("class_names")  # as they are: flag_meanings has no spaces
+    if isinstance(listed, list | tuple) and len(listed) == len(names):
+        names = dict(zip(names, map(str, listed), strict=True))
+    numbers = sorted(number for number in names if number > 0)
+    return Legend.of(numbers, [names[number] for number in numbers], colors)
 
 
 def map_by_names(data: Any) -> npt.NDArray[Any]:

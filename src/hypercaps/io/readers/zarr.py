@@ -97,10 +97,14 @@ class _ZarrVariable(Variable):
 
 
 def zarr_arrays(path: Path) -> list[StoredArray]:
+    return cube_arrays(zarr_variables(path))
+
+
+def zarr_variables(path: Path) -> dict[str, Variable]:
+    """All arrays of a store, by their keys."""
     size = checked_size(path) if path.is_dir() else path.stat().st_size
     with root_of(path) as root:
-        variables = {node.key: _variable(path, node, size) for node in nodes_of(path, root)}
-    return cube_arrays(variables)
+        return {node.key: _variable(path, node, size) for node in nodes_of(path, root)}
 
 
 def _file_names(root: Place, key: str) -> Iterator[str]:
