@@ -128,6 +128,15 @@ def test_chosen_candidates_come_first_and_those_not_run_are_left_out() -> None:
     assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda"]
 
 
+def test_candidates_of_some_folds_only_come_last_because_folds_differ() -> None:
+    complete = replace(CANDIDATES[0], name="whole", outcome="compared", oa=80.0, folds=5)
+    stopped = replace(
+        complete, name="stopped", outcome="behind after 2 of 5 folds, where lda has 99.0 %", oa=95.0, folds=2
+    )
+    chosen = replace(complete, name="kept", outcome="chosen", oa=70.0)
+    assert [row.name for row in wording.ranked([stopped, complete, chosen])] == ["kept", "whole", "stopped"]
+
+
 def test_candidates_that_were_not_run_are_named_or_counted() -> None:
     assert wording.compared_text(CANDIDATES).endswith("Not run: rbf-svm (it would take too long).")
     many = [replace(CANDIDATES[0], name=f"candidate-{number}") for number in range(5)]

@@ -277,9 +277,10 @@ def baseline_text(metrics: RunMetrics) -> str | None:
 
 
 def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
-    """Those that the model consists of first, then by OA; without those that were not run."""
+    """Those that the model consists of first, then by OA, those of some folds only last; without those not run."""
     run = [row for row in candidates if row.oa is not None]
-    return sorted(run, key=lambda row: (not is_chosen(row), -(row.oa or 0.0)))
+    folds = max((row.folds for row in run), default=0)
+    return sorted(run, key=lambda row: (not is_chosen(row), row.folds < folds, -(row.oa or 0.0)))
 
 
 def compared_text(candidates: Iterable[CandidateRow]) -> str:
