@@ -97,6 +97,13 @@ def test_confidence_says_what_it_is_based_on(kind: str | None, pixels: int | Non
     assert wording.calibration_text(folds_metrics(confidence=None)) is None
 
 
+def test_confidence_on_other_labels_does_not_say_which_pixels_it_was_calibrated_on() -> None:
+    table = reliability(np.array([0.9, 0.8]), np.array([True, False]))
+    report = ConfidenceReport(table, "temperature", table, pixels=24)
+    text = wording.calibration_text(folds_metrics(confidence=report, split=None))
+    assert text is not None and "calibrated on 24 labelled pixels of its training (temperature)" in text
+
+
 def test_untested_classes_are_named() -> None:
     said = wording.untested_text(folds_metrics(untested=("oats", "rye", "water")))
     assert said is not None and said.startswith(

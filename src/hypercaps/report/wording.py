@@ -240,7 +240,8 @@ def calibration_text(metrics: RunMetrics) -> str | None:
         reason = "" if folds else ", because there were no validation pixels"
         return f"Confidence is not calibrated{reason}: it is the raw score and differs from accuracy by {before}."
     pixels = "" if confidence.pixels is None else f"{confidence.pixels:,} "
-    sample = f"{pixels}{'out-of-fold predictions' if folds else 'validation pixels'}"
+    kind = "labelled pixels of its training" if metrics.split is None else "validation pixels"  # of a model file
+    sample = f"{pixels}{'out-of-fold predictions' if folds else kind}"
     if confidence.calibration != "none":
         return (
             f"Confidence, calibrated on {sample} ({confidence.calibration}), differs from accuracy by "

@@ -87,7 +87,7 @@ class FoldedResult:
         return FoldFacts(
             folds=folds.count,
             units=folds.units.kind,
-            n_units=folds.units.count,
+            n_units=np.unique(problem.unit).size,
             untested=tuple(legend[position].name for position in folds.untested()),
             within_one_area=tuple(legend[position].name for position in folds.within_one_area()),
             distances=compare_distances(folds, _validity(problem.scene)).in_words(),
@@ -101,7 +101,7 @@ class FoldFacts:
 
     folds: int
     units: str  # kind of the units
-    n_units: int
+    n_units: int  # of those that were held out
     untested: tuple[str, ...]  # names of the classes that could not be held out
     within_one_area: tuple[str, ...]  # of those that were tested inside of their only labelled area
     distances: str  # how far from labels the held-out pixels are, compared with the ground to be mapped
