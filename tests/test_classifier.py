@@ -295,7 +295,7 @@ def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene
 
 def test_fit_refuses_bad_input(made: tuple[Scene, Labels]) -> None:
     scene, labels = made
-    with pytest.raises(LabelsError, match="one class only"):
+    with pytest.raises(LabelsError, match=r"one class only, .*numbered from 1 up, because 0 means unlabelled"):
         ConvCapsClassifier().fit(scene, Labels.from_array((labels.array > 0).astype(int)))
     with pytest.raises(LabelsError, match="scene's grid"):
         ConvCapsClassifier().fit(scene, Labels.from_array(np.eye(5, dtype=int)))
