@@ -66,6 +66,7 @@ def evaluate(
     other labels, all labelled pixels, or those of --split-file. See
     docs/splits.md.
     """
+    from hypercaps.io.detect import find_model
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_split
 
@@ -76,6 +77,7 @@ def evaluate(
         refuse_without(given, "block", "--both")
     check_device(given)
     check_json_file(json_file, input_files(model, scene, *(labels or ()), split_file, wavelengths))
+    find_model(model)  # before a scene is opened
     cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
 
     from hypercaps.classifier import load_model  # may import torch: only after the scene could be read

@@ -70,6 +70,7 @@ def map_(
     --out map.tif; --coverage writes map_sets.tif. Finished windows are kept in
     map.tif.partial until the map is complete. See docs/maps.md.
     """
+    from hypercaps.io.detect import find_model
     from hypercaps.io.open import open_mask
     from hypercaps.io.writers.atomic import file_sha256
 
@@ -78,6 +79,7 @@ def map_(
     refuse_together(given, "quiet", ("progress",))
     request = _make_request(given)
     check_device(given)
+    find_model(model)  # before a scene is opened
     cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
     if mask:
         request = replace(request, mask=open_mask(mask, cube))
