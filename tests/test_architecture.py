@@ -54,6 +54,7 @@ UPWARD = {
     ("data/display.py", "hypercaps.report.notebook.html_of"),
     ("data/display.py", "hypercaps.report.notebook.draw"),
     ("data/scene.py", "hypercaps.io.readers.xarray.scene_from_xarray"),
+    ("data/scene.py", "hypercaps.io.readers.georeference.given_georeference"),
     ("data/labels.py", "hypercaps.io.readers.xarray.map_by_names"),
 }
 

@@ -14,6 +14,7 @@ import scipy.io
 import shapely
 from typer.testing import CliRunner
 
+from hypercaps import open_labels
 from hypercaps.cli import app
 from hypercaps.errors import DataWarning
 from support.rasters import GRID
@@ -95,6 +96,7 @@ def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     scope: dict[str, object] = {}
     exec(code.replace("epochs=50", "epochs=1"), scope)
     exec(arrays, {})
+    assert [entry.name for entry in open_labels("map.tif").legend] == ["water", "bare soil"]
     exec(netcdf, scope)
     assert {"Corn-notill", "Woods"} <= {entry.name for entry in scope["names"]}
     with pytest.warns(DataWarning, match="Alfalfa, .* can't be tested"):

@@ -83,6 +83,24 @@ def test_names_of_scenes_files_and_studies_are_suggested(tmp_path: Path) -> None
     assert "did you mean capsnet?" in output(*study, "--methods", "capsnets")
 
 
+@pytest.mark.parametrize("command", ["map", "evaluate"])
+def test_a_model_is_looked_for_before_the_scene_and_suggested(command: str, tmp_path: Path) -> None:
+    for name in ("first", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "first" / "model.safetensors").touch()
+    more = ["--out", str(tmp_path / "map.tif")] if command == "map" else []
+
+    def said(model: Path) -> str:
+        result = CliRunner().invoke(app, [command, str(model), str(tmp_path / "no-scene.npy"), *more])
+        assert result.exit_code == 2
+        return " ".join(result.output.split())
+
+    assert said(tmp_path / "frist").endswith("a finished run, or its model.safetensors; did you mean first?")
+    sentence = f"there is no model file {tmp_path}/empty/model.safetensors: give the folder of a finished run"
+    assert sentence in said(tmp_path / "empty")
+    assert "no-scene.npy" in said(tmp_path / "first")
+
+
 def test_class_fields_are_suggested(tmp_path: Path) -> None:
     write_scene_and_labels(tmp_path)
     files = [str(tmp_path / name) for name in ("scene.tif", "fields.gpkg")]

@@ -134,7 +134,7 @@ def test_a_run_folder_stands_for_its_model(run: tuple[Path, Path, Path, Result],
     assert new.read_bytes() == (out / "map.tif").read_bytes()
     assert json.loads(hypercaps("evaluate", out, cube, labels, "--json", "-").stdout)["oa"] > 95
     assert json.loads(hypercaps("info", out, "--json").stdout)["kind"] == "model"
-    refused(hypercaps("map", tmp_path / "new", cube, "--out", tmp_path / "m.tif"), "give a run's model.safetensors")
+    refused(hypercaps("map", tmp_path / "new", cube, "--out", tmp_path / "m.tif"), "give the folder of a finished run")
 
 
 def test_a_failed_map_leaves_no_folder(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def test_evaluation_on_other_polygons_matches_class_names(folder: Path, tmp_path
     unknown = write(tmp_path / "heath.geojson", [shapely.box(25, 4, 35, 6)], {"kind": ["heath"]})
     model = folder / "run" / "model.safetensors"
     result = hypercaps("evaluate", model, folder / "scene.tif", unknown, "--class-field", "kind")
-    refused(result, "hold classes [4] that the model does not know", nothing_at=tmp_path / "none")
+    refused(
+        result, "hold classes that the model does not know, 4 heath: it knows 1 birch", nothing_at=tmp_path / "none"
+    )
 
 
 def test_several_label_files(folder: Path, tmp_path: Path) -> None:

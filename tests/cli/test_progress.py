@@ -32,9 +32,9 @@ def shown(*, terminal: bool) -> str:
 def test_without_a_terminal_every_candidate_has_a_line_when_it_starts_and_one_when_it_ends() -> None:
     assert shown(terminal=False).splitlines() == [
         "comparing  lda  fold 1/5",
-        "lda: OA 61.2 % (50.0 to 71.0), log loss 1.02, 0.3 s",
+        "lda: OA 61.2 % (50.0 to 71.0), log loss 1.02, 0.3 s; left out after 1 of 5 folds",
         "comparing  convcapsnet-7-propagated  fold 1/5",
-        "lda: OA 61.2 % (50.0 to 71.0), log loss 1.02, 0.3 s",
+        "lda: OA 61.2 % (50.0 to 71.0), log loss 1.02, 0.3 s; left out after 1 of 5 folds",
         "rbf-svm: not run: it would take too long",
     ]
 
@@ -43,7 +43,7 @@ def test_a_terminal_shows_a_bar_with_candidate_and_fold() -> None:
     text = shown(terminal=True)
     last = next(line for line in reversed(text.splitlines()) if "comparing" in line)
     assert "convcapsnet-7-propagated  fold 5/5" in last
-    assert "lda: OA 61.2 % (50.0 to 71.0), log loss 1.02, 0.3 s" in text
+    assert "lda: OA 61.2 % (50.0 to 71.0), log loss 1.02, 0.3 s; left out after 1 of 5 folds" in text
 
 
 def shown_of_a_study(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> str:

@@ -73,7 +73,8 @@ def test_missing_labels(files: tuple[Path, Path], tmp_path: Path) -> None:
 
 def test_a_2d_array_for_a_scene(files: tuple[Path, Path], tmp_path: Path) -> None:
     _, labels = files
-    refused(hypercaps("train", labels, labels, "--out", tmp_path / "out"), "no 3-D array", nothing_at=tmp_path / "out")
+    failed = hypercaps("train", labels, labels, "--out", tmp_path / "out")
+    refused(failed, "no 3-D array", "as labels do", nothing_at=tmp_path / "out")
     refused(hypercaps("train", f"{labels}:gt", labels, "--out", tmp_path / "out"), "2-D", nothing_at=tmp_path / "out")
 
 

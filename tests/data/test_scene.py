@@ -289,3 +289,23 @@ def test_legends_are_ordered_distinct_and_can_be_narrowed() -> None:
         Legend((LegendEntry(0, "a", (0, 0, 0)),))
     with pytest.raises(LabelsError, match="2 names for 3"):
         Legend.of([1, 2, 3], ["a", "b"])
+
+
+def test_an_array_with_a_georeference() -> None:
+    grid = (30.0, 0.0, 600000.0, 0.0, -30.0, 5000000.0)
+    scene = Scene.from_array(np.ones((3, 4, 2)), crs="EPSG:32633", transform=(*grid, 0, 0, 1), good_bands=[1, 0])
+    assert (scene.shape, scene.transform) == ((3, 4, 1), grid) and "UTM zone 33N" in str(scene.crs)
+    assert Scene.from_array(np.ones((3, 4, 2)), transform=grid).crs is None
+    with pytest.raises(SceneError, match="the coordinate system 'EPSG:0' can't be read: give WKT, or EPSG:N"):
+        Scene.from_array(np.ones((3, 4, 2)), crs="EPSG:0", transform=grid)
+    of_gdal = (600000.0, 30.0, 0.0, 5000000.0, 0.0, -30.0)
+    for wrong in (of_gdal, grid[:5], (30.0, 0.0, 1.0, 0.0, 0.0, 1.0), (np.nan, *grid[1:])):
+        with pytest.raises(SceneError, match=r"is no grid: six numbers .*rasterio\.Affine\.from_gdal"):
+            Scene.from_array(np.ones((3, 4, 2)), crs="EPSG:32633", transform=wrong)
+
+
+def test_names_of_classes_by_their_numbers() -> None:
+    labels = Labels.from_array([[1, 0, 7]], {7: "water", 1: "soil", 9: "snow"})
+    assert [(entry.label, entry.name) for entry in labels.legend] == [(1, "soil"), (7, "water")]
+    with pytest.raises(LabelsError, match=r"names by class number, such as .* are expected and list came"):
+        Labels.from_array([[1, 0, 7]], ["soil", "water"])  # type: ignore[arg-type]

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 import rioxarray  # noqa: F401 - registers the accessor
 import xarray as xr
 from rasterio.crs import CRS
 
 from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, open_labels
 from hypercaps.data.scene import Lookup
+from hypercaps.errors import OutputError
 from hypercaps.inference.class_map import ClassMap
 from support.scenes import make_cube
 
@@ -111,3 +113,46 @@ def test_without_xarray_one_sentence_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.startswith("True to_xarray needs xarray") and "pip install xarray" in done.stdout
+
+
+def test_saved_as_geotiff_with_names_and_colours(tmp_path: Path) -> None:
+    MAP.save(tmp_path / "map.tif", confidence=tmp_path / "sure.tif")
+    assert {path.name for path in tmp_path.iterdir()} == {"map.tif", "map.tif.aux.xml", "map.qml", "sure.tif"}
+    with rasterio.open(tmp_path / "map.tif") as file:
+        assert (file.crs, tuple(file.transform)[:6], file.nodata) == (CRS.from_epsg(32633), UTM, 0)
+        np.testing.assert_array_equal(file.read(1), CLASSES)
+        assert file.colormap(1)[4] == (0, 0, 255, 255) and file.tags(1)["CLASS_1"] == "bare soil"
+        assert file.tags()["HYPERCAPS_SCENE"] == "map"
+    with rasterio.open(tmp_path / "sure.tif") as file:
+        np.testing.assert_array_equal(file.read(1), CONFIDENCE)
+        assert np.isnan(file.nodata) and tuple(file.transform)[:6] == UTM
+    assert open_labels(tmp_path / "map.tif").legend == LEGEND
+    MAP.save(str(tmp_path / "map.tif"))  # replaced
+
+
+def test_a_swath_is_saved_projected(tmp_path: Path) -> None:
+    rows, cols = np.array([[-1, 0], [1, 1], [0, -1]]), np.array([[-1, 2], [0, 2], [0, -1]])
+    lookup = Lookup(rows.astype(np.int32), cols.astype(np.int32), "EPSG:32633", UTM)
+    ClassMap(CLASSES, CONFIDENCE, LEGEND, lookup=lookup).save(tmp_path / "map.tif")
+    with rasterio.open(tmp_path / "map.tif") as file:
+        assert file.read(1).tolist() == [[0, 0], [4, 1], [1, 0]] and file.crs == CRS.from_epsg(32633)
+
+
+def test_files_that_are_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"must end in \.tif or \.tiff"):
+        MAP.save(tmp_path / "map.png")
+    with pytest.raises(OutputError, match="asked for twice"):
+        MAP.save(tmp_path / "map.tif", confidence=tmp_path / "map.tif")
+    (tmp_path / "map.qml").write_text("<qgis>of somebody</qgis>")
+    with pytest.raises(OutputError, match="a style that hypercaps did not write"):
+        MAP.save(tmp_path / "map.tif")
+    assert {path.name for path in tmp_path.iterdir()} == {"map.qml"}
+
+
+def test_the_georeference_of_an_array_goes_into_its_map(tmp_path: Path) -> None:
+    cube, truth = make_cube()
+    crs, transform = CRS.from_epsg(32633), rasterio.Affine(*UTM)  # as rasterio gives them
+    scene = Scene.from_array(cube, crs=crs, transform=transform)
+    ConvCapsClassifier(method="lda").fit(scene, truth).map(scene).save(tmp_path / "map.tif")
+    with rasterio.open(tmp_path / "map.tif") as file:
+        assert (file.crs, file.transform, file.shape) == (crs, transform, truth.shape)

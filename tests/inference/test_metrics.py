@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,13 @@ def test_scores_by_hand() -> None:
     assert scores.kappa == pytest.approx(100 * (0.7 - by_chance) / (1 - by_chance))
     assert scores.confusion.tolist() == [[3, 1, 0], [0, 2, 0], [2, 0, 2]]
     assert scores.n_test == 10
+
+
+def test_printed_scores_are_one_line() -> None:
+    scores = score(np.array([1, 1, 1, 4]), np.array([1, 1, 4, 4]), Legend.of([1, 4]))
+    assert repr(scores) == "<Scores: OA 75.0 %, AA 83.3 %, kappa 50.0 %; 4 test pixels, 2 classes>"
+    known = replace(scores, oa_interval=(20.0, 99.0))
+    assert str(known).startswith("<Scores: OA 75.0 % (20.0 to 99.0), AA")
 
 
 def test_scores_agree_with_scikit_learn() -> None:

@@ -100,6 +100,13 @@ def page(folds_run: Path) -> Page:
     return Page((folds_run / "report.html").read_text())
 
 
+def test_points_are_no_groups_of_pixels(plain_run: Path, tmp_path: Path) -> None:
+    out = rewritten(plain_run, tmp_path / "run", folds_metrics(units="points"))
+    add_folds(out)
+    text = Page(make_report(out, LAYER_FILES)).text
+    assert "Their sample is the 33 points." in text and "pixels of one point" not in text
+
+
 def test_scores_of_folds_have_intervals_and_say_what_they_describe(page: Page) -> None:
     for text in (
         "84.1 %",

@@ -7,10 +7,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.inference.metrics import ConfidenceReport, rejection_table, reliability
 from hypercaps.report import plots
-from hypercaps.report.map_pictures import colored, map_picture
+from hypercaps.report.map_pictures import colored, legend_keys, map_picture
 from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.training.loop import EpochRecord
 
@@ -32,6 +32,12 @@ def test_maps_of_any_shape_make_a_picture_of_moderate_size(shape: tuple[int, int
     classes = np.ones(shape, int)
     height, width = shape_of(map_picture(classes, Legend.of([1, 2]), truth=Labels.from_array(classes)))
     assert 100 < height < 2000 and 100 < width < 2500
+
+
+def test_what_only_the_picture_marks_has_no_number() -> None:
+    legend = Legend.of([1, 2], ["soil", "water"])
+    keys = legend_keys(legend, LegendEntry(4, "unlike any label", (40, 40, 40)), unclassified=True)
+    assert [key.get_label() for key in keys] == ["1  soil", "2  water", "unlike any label", "no class"]
 
 
 def test_names_are_drawn_literally() -> None:

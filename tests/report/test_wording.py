@@ -105,6 +105,13 @@ def test_confidence_is_not_claimed_for_a_scene_of_other_ground() -> None:
         assert "calibrated on" in (wording.calibration_text(folds_metrics(claimed=claimed)) or "")
 
 
+def test_confidence_on_other_labels_does_not_say_which_pixels_it_was_calibrated_on() -> None:
+    table = reliability(np.array([0.9, 0.8]), np.array([True, False]))
+    report = ConfidenceReport(table, "temperature", table, pixels=24)
+    text = wording.calibration_text(folds_metrics(confidence=report, split=None))
+    assert text is not None and "calibrated on 24 labelled pixels of its training (temperature)" in text
+
+
 def test_untested_classes_are_named() -> None:
     said = wording.untested_text(folds_metrics(untested=("oats", "rye", "water")))
     assert said is not None and said.startswith(
@@ -160,6 +167,15 @@ def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
 def test_chosen_candidates_come_first_and_those_not_run_are_left_out() -> None:
     names = [row.name for row in wording.ranked(CANDIDATES)]
     assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda"]
+
+
+def test_candidates_of_some_folds_only_come_last_because_folds_differ() -> None:
+    complete = replace(CANDIDATES[0], name="whole", outcome="compared", oa=80.0, folds=5)
+    stopped = replace(
+        complete, name="stopped", outcome="behind after 2 of 5 folds, where lda has 99.0 %", oa=95.0, folds=2
+    )
+    chosen = replace(complete, name="kept", outcome="chosen", oa=70.0)
+    assert [row.name for row in wording.ranked([stopped, complete, chosen])] == ["kept", "whole", "stopped"]
 
 
 def test_candidates_that_were_not_run_are_named_or_counted() -> None:

@@ -114,6 +114,17 @@ def assert_same_model(one: TrainedModel, other: TrainedModel) -> None:
         np.testing.assert_array_equal(array, other.preprocessing.arrays()[key], err_msg=key)
 
 
+def test_units_that_only_train_are_no_part_of_the_sample() -> None:
+    labels, groups = np.zeros((26, 6), dtype=np.int16), np.zeros((26, 6), dtype=np.int32)
+    for polygon in range(13):  # six of each of two classes, one of the third
+        labels[2 * polygon, :3], groups[2 * polygon, :3] = 3 if polygon == 12 else 1 + polygon % 2, polygon + 1
+    cube = np.random.default_rng(0).normal(size=(26, 6, 5)) + 3 * labels[:, :, None]
+    with pytest.warns(DataWarning, match="can't be tested"):
+        fitted = ConvCapsClassifier(method="lda", split_by="folds").fit(cube, Labels.from_array(labels, groups=groups))
+    metrics = run_metrics(fitted)
+    assert (metrics.units, metrics.n_units, metrics.n_test, metrics.n_train) == ("polygons", 12, 36, 39)
+
+
 @pytest.mark.parametrize("pixels", [1, 9])
 def test_a_class_with_one_unit_is_trained_and_not_tested(pixels: int) -> None:
     cube, labels = make_fields()

@@ -23,15 +23,18 @@ def problem() -> FoldProblem:
     return polygon_problem(polygons=100, pixels=7, classes=2, bands=26)
 
 
-def fake_folds(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[TrainingSpec], float]) -> Ran:
-    """Scores that are wrong in a share of the units, given for each training, in place of trainings."""
+def fake_folds(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[TrainingSpec], float], later: float = 0.0) -> Ran:
+    """Scores that are wrong in a share of the units, given for each training, in place of trainings.
+
+    later : what is added to the share after the first fold
+    """
     ran: Ran = []
 
     def run_fold(problem: FoldProblem, spec: TrainingSpec, into: OutOfFold, first: OutOfFold | None = None) -> None:
         held = problem.fold == into.done
         truth, unit = problem.truth[held], problem.unit[held]
         share = (unit * 37 % 100) / 100  # of units, in an order that is mixed over the folds
-        of_truth = np.where(share < wrong(spec), 0.1, 0.9).astype(np.float32)
+        of_truth = np.where(share < wrong(spec) + (later if into.done else 0.0), 0.1, 0.9).astype(np.float32)
         scores = np.stack([np.where(truth == k, of_truth, 1 - of_truth) for k in range(2)], axis=1)
         ran.append((spec.method, spec.patch, spec.recipe))
         for one in (into, first):
@@ -64,11 +67,21 @@ def test_a_network_is_given_up_after_a_fold_in_which_it_is_clearly_behind(
     rows = by_name(race, race.rows(choice))
     assert rows["lda"].outcome == "chosen" and rows["lda"].folds == 5 and rows["lda"].seconds == 1.25
     network = rows["convcapsnet-7"]
-    assert network.outcome == "behind after 1 of 5 folds"
+    assert network.outcome == "behind after 1 of 5 folds, where lda has 90.0 %"
     assert (network.folds, network.seconds) == (1, 0.25)
     assert network.oa is not None and network.oa_interval is not None and network.oa < 75
     assert network.oa_interval[0] < network.oa < network.oa_interval[1]
     assert [row.name for row in told] == ["lda", "convcapsnet-7"]
+
+
+def test_a_network_that_is_given_up_is_compared_on_the_folds_that_it_was_run_on(
+    problem: FoldProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_folds(monkeypatch, lambda spec: 0.1 if spec.method == "lda" else 0.5, later=0.3)
+    race, _ = race_of(problem, "lda", "convcapsnet-7")
+    rows = by_name(race, race.rows(race.run()))
+    assert rows["lda"].oa is not None and rows["lda"].oa < 80  # on all folds
+    assert rows["convcapsnet-7"].outcome == "behind after 1 of 5 folds, where lda has 90.0 %"
 
 
 def test_a_simple_method_that_is_behind_runs_to_the_end(problem: FoldProblem, monkeypatch: pytest.MonkeyPatch) -> None:

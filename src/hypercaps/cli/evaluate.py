@@ -67,6 +67,7 @@ def evaluate(
     other labels, all labelled pixels, or those of --split-file. See
     docs/splits.md.
     """
+    from hypercaps.io.detect import find_model
     from hypercaps.io.inputs import input_files
     from hypercaps.io.open import open_split
 
@@ -77,6 +78,7 @@ def evaluate(
         refuse_without(options, "block", "--both")
     check_device(options)
     check_json_file(json_file, input_files(model, scene, *(labels or ()), split_file, wavelengths))
+    find_model(model)  # before a scene is opened
     cube = open_cube(scene, wavelengths, allow_remote, quiet=quiet)
 
     from hypercaps.loading import load_model  # may import torch: only after the scene could be read

@@ -84,10 +84,12 @@ def map_(
 
 def _map(options: CommandOptions, request: MapRequest) -> None:
     """Map the scene; Ctrl-C leaves the finished windows in the partial map."""
+    from hypercaps.io.detect import find_model
     from hypercaps.io.open import open_mask
     from hypercaps.io.writers.atomic import file_sha256
 
-    quiet, threads = options["quiet"], options["threads"]
+    quiet, threads, model = options["quiet"], options["threads"], options["model"]
+    find_model(model)  # before a scene is opened
     cube = open_cube(options["scene"], options["wavelengths"], options["allow_remote"], quiet=quiet)
     if options["mask"]:
         request = replace(request, mask=open_mask(options["mask"], cube))
@@ -95,7 +97,6 @@ def _map(options: CommandOptions, request: MapRequest) -> None:
     from hypercaps.loading import load_model  # may import torch: only after the inputs could be read
     from hypercaps.pipeline.map import make_map
 
-    model = options["model"]
     classifier = load_model(model, device=options["device"], precision=options["precision"])
     request.check_model(classifier.model_)
     is_typed = "adapt" in options.typed

@@ -5,10 +5,12 @@ rich is imported when a message is printed, so that ``hypercaps --help`` does no
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 # Base of errors in the words of a command. typer has its own copy of click, or in older versions click itself.
 _UsageError: Any = typer.BadParameter.__base__
+_ARGUMENTS = "hypercaps.arguments"  # where a context keeps what was typed
 _ENDLESS = 100_000  # columns of a console that does not wrap lines
 
 
@@ -33,6 +36,7 @@ class SentenceGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.parent is None:
             events.enable_if_requested(args)
+            ctx.meta[_ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -52,16 +56,32 @@ class SentenceGroup(TyperGroup):
             )
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            if events.are_asked_for():
+            if events.are_enabled():
                 _say_error("Stopped. Nothing was written.")
             else:
                 say("[bold red]Stopped.[/] Nothing was written.")
             raise typer.Exit(130) from None
         except _UsageError as error:  # an option that does not exist, or a value that it can't have
-            if not events.are_enabled():
+            message = error.format_message()
+            hint = unquoted_pattern(ctx.meta[_ARGUMENTS]) if "unexpected extra argument" in message else ""
+            if not hint and not events.are_enabled():
                 raise
-            _say_error(error.format_message())
+            _say_error(hint or message)
             raise typer.Exit(error.exit_code) from None
+
+
+def unquoted_pattern(arguments: Sequence[str]) -> str:
+    """What to do, if neighbouring arguments are files by which a shell replaces a pattern of tiles; otherwise empty."""
+    pattern = ""
+    for first, second in itertools.pairwise(map(Path, arguments)):
+        if first.suffix and (first.parent, first.suffix) == (second.parent, second.suffix) and first.is_file():
+            pattern = str(first.parent / f"*{first.suffix}")
+    if not pattern:
+        return ""
+    return (
+        f"several files like {pattern} were given where one is expected: if they are tiles of one scene, put their "
+        f"pattern in quotes, '{pattern}', so that the shell leaves it as it is"
+    )
 
 
 def remember_debug(ctx: typer.Context, value: bool) -> bool:

@@ -106,8 +106,9 @@ class RunProgress:
 
         log_loss = "" if row.log_loss is None else f", log loss {row.log_loss:.2f}"
         oa = wording.score_text(row.oa, row.oa_interval)
-        scores = row.outcome if row.oa is None else f"OA {oa}{log_loss}, {row.seconds:.1f} s"
-        self._console.print(f"{escape(row.name)}: {escape(scores)}", soft_wrap=True, highlight=False)
+        scores = "" if row.oa is None else f"OA {oa}{log_loss}, {row.seconds:.1f} s"
+        said = "; ".join(part for part in (scores, row.outcome) if part)
+        self._console.print(f"{escape(row.name)}: {escape(said)}", soft_wrap=True, highlight=False)
 
     def mapping(self, done: int, total: int) -> None:
         self._update("classifying", done, total, f"{done:,} of {total:,} pixels")

@@ -271,11 +271,13 @@ def print_facts(console: Console, about: Description) -> None:
         console.print()
     for entry in about.legend:
         r, g, b = entry.color
-        line = f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}"
-        if about.counts:
-            count = about.counts[entry.label]
-            line += f"  {count:,} {about.counted.removesuffix('s') if count == 1 else about.counted}"
-        console.print(line)
+        count = f"  {_number_of(about.counts[entry.label], about.counted)}" if about.counts else ""
+        console.print(f"  [rgb({r},{g},{b})]██[/] {entry.label:>3}  {escape(entry.name)}{count}")
+
+
+def _number_of(number: int, noun: str) -> str:
+    """'1 pixel' or '2 pixels', for nouns in the plural."""
+    return f"{number:,} {noun if number != 1 else noun.removesuffix('s')}"
 
 
 def print_file_report(console: Console, report: FileReport) -> None:

@@ -151,6 +151,17 @@ class Legend:
         return Legend.of(numbers, names, {label: entry.color for label, entry in entries.items()})
 
 
+def _as_legend(given: Legend | Mapping[int, str] | None) -> Legend:
+    if given is None or isinstance(given, Legend):
+        return given or Legend(())
+    if not isinstance(given, Mapping):
+        raise LabelsError(
+            f"a legend or names by class number, such as {{1: 'water', 2: 'soil'}}, are expected and "
+            f"{type(given).__name__} came: say which number has which name"
+        )
+    return Legend.of(given, [str(given[label]) for label in sorted(given)])
+
+
 @dataclass(frozen=True)
 class Labels(Displayed):
     """Class numbers on a scene's pixel grid. Immutable.
@@ -202,7 +213,7 @@ class Labels(Displayed):
     def from_array(
         cls,
         array: npt.ArrayLike,
-        legend: Legend | None = None,
+        legend: Legend | Mapping[int, str] | None = None,
         *,
         name: str = "labels",
         groups: npt.NDArray[np.int32] | None = None,
@@ -215,9 +226,9 @@ class Labels(Displayed):
         array : (rows, columns) array
             Whole numbers of any type: 0 = unlabelled, classes from 1 to 32767; what is masked is unlabelled. Rows and
             columns of an xarray DataArray are found by the names of its dimensions.
-        legend : Legend, optional
-            Names and colours of classes; classes that it lacks get default ones. Default: those that the attributes of
-            a DataArray give, as :meth:`ClassMap.to_xarray` writes them.
+        legend : Legend or dict of int to str, optional
+            Names and colours of classes, or their names by number; classes that it lacks get default ones. Default:
+            those that the attributes of a DataArray give, as :meth:`ClassMap.to_xarray` writes them.
         name : str
             For messages.
         groups : (rows, columns) int32 array, optional
@@ -250,7 +261,7 @@ class Labels(Displayed):
             raise LabelsError(
                 f"labels {name!r} don't go with their groups: give every labelled pixel a group, from 1 up"
             )
-        return cls(values, (legend or Legend(())).only(present), name, groups, tiles)
+        return cls(values, _as_legend(legend).only(present), name, groups, tiles)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         """The class numbers, for NumPy's functions."""

@@ -185,6 +185,8 @@ class Scene(Displayed):
         wavelengths: npt.ArrayLike | None = None,
         nodata: float | None = None,
         good_bands: npt.ArrayLike | None = None,
+        crs: Any = None,
+        transform: Sequence[float] | None = None,
     ) -> Scene:
         """Make a scene of an array.
 
@@ -204,6 +206,10 @@ class Scene(Displayed):
             Stored value that marks missing data.
         good_bands : (bands,) array of bool, optional
             One flag for each band of ``cube``, 0 or False for bands to leave out, as ENVI's ``bbl``.
+        crs : str or CRS of rasterio or pyproj, optional
+            Coordinate reference system, as WKT or such as "EPSG:32633", so that maps of the scene have it.
+        transform : sequence of float or Affine, optional
+            (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f, in units of ``crs``, as rasterio has it.
 
         Returns
         -------
@@ -218,6 +224,12 @@ class Scene(Displayed):
         >>> int(Scene.from_array(cube, nodata=-9999).read().valid.sum())
         19
         """
+        if crs is not None or transform is not None:
+            from hypercaps.io.readers.georeference import given_georeference
+
+            plain = cls.from_array(cube, name=name, wavelengths=wavelengths, nodata=nodata, good_bands=good_bands)
+            crs, affine = given_georeference(crs, transform)
+            return replace(plain, crs=plain.crs if crs is None else crs, transform=affine or plain.transform)
         if hasattr(cube, "dims") and hasattr(cube, "coords"):
             return cls.from_xarray(cube, name=name, wavelengths=wavelengths, nodata=nodata, good_bands=good_bands)
         name = "array" if name is None else name

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Window(NamedTuple):
     """A rectangle of a scene: rows r0 to r1 and columns c0 to c1, ends excluded."""
@@ -63,3 +65,16 @@ def boxes_around(parts: list[WindowPart], most: int) -> list[tuple[Window, list[
     cols = min(part.c0 for part in each), max(part.c1 for part in each)
     box = Window(*rows, *cols)
     return [(box, parts)] if math.prod(box.shape) <= most else [(part, [(number, part)]) for number, part in parts]
+
+
+def covered_pixels(windows: Sequence[Window]) -> int:
+    """Number of pixels that lie in any of the windows, which may overlap."""
+    rows = np.unique([edge for window in windows for edge in (window.r0, window.r1)])
+    cols = np.unique([edge for window in windows for edge in (window.c0, window.c1)])
+    cells = np.zeros((rows.size - 1, cols.size - 1), dtype=bool)  # between neighbouring edges
+    for window in windows:
+        r0, r1 = np.searchsorted(rows, (window.r0, window.r1))
+        c0, c1 = np.searchsorted(cols, (window.c0, window.c1))
+        cells[r0:r1, c0:c1] = True
+    areas = np.diff(rows)[:, None].astype(np.float64) * np.diff(cols)
+    return int(areas[cells].sum())

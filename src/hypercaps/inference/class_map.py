@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from hypercaps.data.display import Displayed
 from hypercaps.data.labels import Legend
-from hypercaps.data.scene import Affine, Lookup
+from hypercaps.data.scene import Affine, Lookup, MapGrid
 
 if TYPE_CHECKING:
     import xarray
@@ -97,11 +98,51 @@ class ClassMap(Displayed):
         """
         from hypercaps.io.writers.xarray import class_map_array
 
-        classes, confidence = self.classes, self.confidence
-        crs, transform = self.crs, self.transform
-        if self.lookup is not None:
-            rows, cols = self.lookup.rows, self.lookup.cols
-            classes = np.where(rows >= 0, classes[rows, cols], np.int16(0))
-            confidence = np.where(rows >= 0, confidence[rows, cols], np.float32(np.nan))
-            crs, transform = self.lookup.crs, self.lookup.transform
-        return class_map_array(classes, confidence, self.legend, (crs, transform))
+        classes, confidence, grid = self._projected()
+        return class_map_array(classes, confidence, self.legend, (grid.crs, grid.transform))
+
+    def save(self, path: str | Path, confidence: str | Path | None = None) -> None:
+        """Write the map as a GeoTIFF, as ``hypercaps map`` does: with colours, and names in the files beside it.
+
+        Parameters
+        ----------
+        path : path
+            Of the classes, ending in ``.tif``. ``.tif.aux.xml`` (names, for GDAL) and ``.qml`` (a style for QGIS) are
+            written beside it. Files of these names are replaced, but no style that hypercaps did not write.
+        confidence : path, optional
+            Of the confidence; default: it is not written.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hypercaps import ConvCapsClassifier, Scene, open_labels
+        >>> cube = np.random.default_rng(0).normal(size=(20, 20, 8)) + np.arange(20)[:, None, None] // 10
+        >>> scene = Scene.from_array(cube, crs="EPSG:32633", transform=(30, 0, 600000, 0, -30, 5000000))
+        >>> classifier = ConvCapsClassifier(method="lda").fit(scene, 1 + np.arange(400).reshape(20, 20) // 200)
+        >>> classifier.map(scene).save("map.tif", confidence="confidence.tif")
+        >>> open_labels("map.tif").shape
+        (20, 20)
+        """
+        from hypercaps import __version__
+        from hypercaps.io.writers.atomic import check_output
+        from hypercaps.io.writers.class_raster import SUFFIXES, write_class_raster  # imports rasterio
+        from hypercaps.io.writers.legend_files import legend_files, refuse_foreign_style
+
+        classes, sure, grid = self._projected()
+        file, beside = Path(path), None if confidence is None else Path(confidence)
+        check_output(file, SUFFIXES)
+        refuse_foreign_style(file.with_suffix(".qml"))
+        if beside is not None:
+            check_output(beside, SUFFIXES, inputs=[file, *legend_files(file, self.legend)])
+        tags = {"HYPERCAPS_VERSION": __version__, "HYPERCAPS_SCENE": self.name}
+        both = None if beside is None else (beside, sure)
+        write_class_raster(file, classes, self.legend, grid, tags=tags, confidence=both)
+
+    def _projected(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32], MapGrid]:
+        """Classes and confidence on the grid of the map; those of a swath are projected."""
+        if self.lookup is None:
+            return self.classes, self.confidence, MapGrid(self.shape, self.crs, self.transform)
+        rows, cols = self.lookup.rows, self.lookup.cols
+        classes = np.where(rows >= 0, self.classes[rows, cols], np.int16(0))
+        confidence = np.where(rows >= 0, self.confidence[rows, cols], np.float32(np.nan))
+        return classes, confidence, MapGrid(self.lookup.shape, self.lookup.crs, self.lookup.transform)

@@ -166,7 +166,7 @@ def rejection_table(confidence: Floats, right: Flags) -> tuple[RejectionRow, ...
     return tuple(rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores(Displayed):
     """Overall accuracy, average accuracy and Cohen's kappa in percent, accuracy by class, and confusion matrix.
 
@@ -204,8 +204,15 @@ class Scores(Displayed):
     kappa_interval: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        figures = f"OA {self.oa:.1f} %, AA {self.aa:.1f} %, kappa {self.kappa:.1f} %"
-        return f"<Scores: {figures}, {self.n_test:,} test pixels, {len(self.per_class)} classes>"
+        figures = (
+            f"{name} {value:.1f} %{'' if interval is None else f' ({interval[0]:.1f} to {interval[1]:.1f})'}"
+            for name, value, interval in (
+                ("OA", self.oa, self.oa_interval),
+                ("AA", self.aa, self.aa_interval),
+                ("kappa", self.kappa, self.kappa_interval),
+            )
+        )
+        return f"<Scores: {', '.join(figures)}; {self.n_test:,} test pixels, {len(self.per_class)} classes>"
 
     @property
     def n_test(self) -> int:

@@ -26,6 +26,7 @@ from hypercaps.inference.calibration import Calibration
 from hypercaps.inference.familiarity import Familiarity
 from hypercaps.inference.metrics import Json
 from hypercaps.inference.model import TrainedModel
+from hypercaps.io.detect import find_model
 from hypercaps.io.writers.atomic import write_bytes
 from hypercaps.models.capsules.compiled import CompiledConvCapsNet
 from hypercaps.models.capsules.sizes import ConvCapsSizes
@@ -94,10 +95,7 @@ def _partner(number: int) -> str:
 
 def read_model(path: Path) -> TrainedModel:
     """Read a model file, or that of a run folder; refuse anything but a complete hypercaps model."""
-    if path.is_dir():
-        path /= "model.safetensors"
-    if not path.is_file():
-        raise ModelFileError(f"there is no model file {path}: give a run's model.safetensors")
+    path = find_model(path)
     try:
         with safetensors.safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}

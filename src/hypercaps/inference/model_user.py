@@ -37,6 +37,7 @@ from hypercaps.inference.shown_progress import ShownProgress, both
 from hypercaps.training.checks import as_labels, as_scene, compare_names
 
 Cube = npt.NDArray[Any]  # (rows, columns, bands)
+_MOST_LISTED = 20  # classes in a message
 
 
 class ModelUser:
@@ -89,8 +90,9 @@ class ModelUser:
                 raise SplitError(f"no test pixel of the split is labelled and valid in scene {scene.name!r}")
         if (unknown := np.setdiff1d(labels.array[scored], model.legend.labels)).size:
             raise LabelsError(
-                f"labels {labels.name!r} hold classes {unknown.tolist()} that the model does not know: it knows "
-                f"{model.legend.labels.tolist()}; relabel them or leave them out"
+                f"labels {labels.name!r} hold classes that the model does not know, "
+                f"{_listed(labels.legend.only(unknown))}: it knows {_listed(model.legend)}; relabel them or leave them "
+                "out"
             )
         compare_names(labels.legend, model.legend)
         with self._applied(), _shown("evaluate", progress, on_progress) as reported:
@@ -329,3 +331,9 @@ def _shown(what: str, progress: bool | None, on_progress: OnProgress | None = No
     """What to call while pixels are classified: the user's function and, if progress is shown, one that shows it."""
     with ShownProgress(what, False if on_progress is not None and progress is None else progress) as shown:
         yield both(shown.mapping, on_progress) if shown.is_shown else on_progress
+
+
+def _listed(legend: Legend) -> str:
+    """Classes as '1 soil, 3, 4 water', at most 20 of them."""
+    texts = [f"{entry.label} {entry.name}" if entry.is_named else str(entry.label) for entry in legend]
+    return ", ".join(texts[:_MOST_LISTED]) + (", ..." if len(texts) > _MOST_LISTED else "")

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
+from hypercaps.data.invalid import warn_of_invalid
 from hypercaps.data.scene import Pixels, Scene
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
-from hypercaps.errors import SceneError, warn_data
+from hypercaps.errors import SceneError
 from hypercaps.inference import linear_map
 from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.known_scores import KnownScores
@@ -229,8 +230,7 @@ def report_without_class(scene: Scene, invalid: int, total: int) -> None:
             f"scene {scene.name!r} has no valid pixel to classify: all {total} hold {scene.why_invalid()}; "
             "give a cube with finite values"
         )
-    if invalid:
-        warn_data(f"{invalid} of {total} pixels of scene {scene.name!r} hold {scene.why_invalid()} and get no class")
+    warn_of_invalid(scene, invalid, total)
 
 
 def bytes_per_pixel(model: TrainedModel, scene: Scene) -> int:

@@ -55,7 +55,7 @@ class CandidateRow:
     name: str  # e.g. "lda" or "convcapsnet-7-propagated"
     method: str
     description: str  # the settings in words
-    outcome: str  # e.g. "chosen", "weight 0.40" (in the average), "behind after 1 of 5 folds", "not run: ..."
+    outcome: str  # e.g. "chosen", "weight 0.40" (in the average), "behind after 1 of 5 folds, ...", "not run: ..."
     oa: float | None = None  # percent of the out-of-fold pixels that were compared; None: not run
     oa_interval: Bounds | None = None
     log_loss: float | None = None

@@ -48,7 +48,12 @@ def choose(arrays: list[StoredArray], key: str | None, ndim: int, path: Path, wh
             f"{path} holds several arrays that could be the {what}: {listing}; name one as {path}:{fitting[0].key}"
         )
     shape = "3-D array (rows, columns, bands)" if ndim == 3 else "2-D array (rows, columns)"
-    raise SceneError(f"{path} holds no {shape} to be the {what}: it holds {listing}")
+    hint = ""
+    if what == "labels" and any(len(array.shape) == 3 for array in arrays):
+        hint = ", as a scene does; if it is one of several tiles, put their pattern in quotes, such as 'tiles/*.tif'"
+    if what == "scene" and any(len(array.shape) == 2 for array in arrays):
+        hint = ", as labels do: the scene comes before its labels, and is a cube"
+    raise SceneError(f"{path} holds no {shape} to be the {what}: it holds {listing}{hint}")
 
 
 class LoadedOnce:

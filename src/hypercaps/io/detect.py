@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hypercaps.errors import SceneError, did_you_mean
+from hypercaps.errors import ModelFileError, SceneError, did_you_mean
 from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose
 from hypercaps.io.damage import READABLE, translate_errors
@@ -195,6 +195,17 @@ def _similar_file(path: Path) -> str:
     except OSError:
         return ""
     return did_you_mean(path.name, names, cutoff=0.8)
+
+
+def find_model(path: Path) -> Path:
+    """The model file that is named itself, or by the folder of its run; refused if there is none."""
+    found = path / "model.safetensors" if path.is_dir() else path
+    if not found.is_file():
+        hint = _similar_file(path) if found == path else ""
+        raise ModelFileError(
+            f"there is no model file {found}: give the folder of a finished run, or its model.safetensors{hint}"
+        )
+    return found
 
 
 def detect_file(path: Path, key: str | None = None) -> DetectedFile:

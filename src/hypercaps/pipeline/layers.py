@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hypercaps.io.writers.raster_kind import RasterKind
+from hypercaps.io.writers.raster_kind import RasterKind, class_kind, confidence_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,21 +56,14 @@ def _classes(window: MappedWindow, context: MapContext) -> npt.NDArray[np.int16]
 def _class_raster(context: MapContext) -> RasterKind:
     legend, request = context.legend, context.request
     thresholds = {"HYPERCAPS_REJECT": request.reject, "HYPERCAPS_UNKNOWN": request.unknown}
-    return RasterKind(
-        dtype="uint8" if int(legend.labels.max()) <= 255 else "uint16",
-        nodata=0,
-        overviews="mode",
-        bands=("class",),
-        colors={0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in legend},
-        tags=context.tags | {tag: str(value) for tag, value in thresholds.items() if value is not None},
-        band_tags={f"CLASS_{entry.label}": entry.name for entry in legend},
-    )
+    tags = {tag: str(value) for tag, value in thresholds.items() if value is not None}
+    return class_kind(legend, context.tags | tags)
 
 
 def _confidence_raster(context: MapContext) -> RasterKind:
     if context.request.confidence_dtype == "uint8":  # 0 to 250 for 0 to 1
         return RasterKind("uint8", 255, "average", ("confidence",), scale=0.004, tags=context.tags)
-    return RasterKind("float32", _NAN, "average", ("confidence",), tags=context.tags)
+    return confidence_kind(context.tags)
 
 
 def _familiarity_raster(context: MapContext) -> RasterKind:

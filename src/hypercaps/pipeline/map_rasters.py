@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.io.writers.atomic import write_all_or_nothing
@@ -67,20 +67,19 @@ def _picture(partial: PartialMap, context: MapContext, truth: Labels | None) -> 
     """PNG of the classes, thinned to the size of a picture; ground that is unlike any label is marked in it."""
     from hypercaps.report.map_pictures import LONGEST_SIDE, map_picture  # imports matplotlib
 
-    scene, request, legend = context.scene, context.request, context.legend
+    scene, request, marked = context.scene, context.request, None
     step = thinning(scene.map_grid.shape, LONGEST_SIDE)
     classes = _thinned(partial, scene, CLASSES.name, step)
     if FAMILIARITY.name in request.files and request.unknown is None:
         unfamiliar = _thinned(partial, scene, FAMILIARITY.name, step) < _UNFAMILIAR
         if unfamiliar.any():
-            unknown = unknown_entry(context.model.legend, "unlike any label")
-            classes[unfamiliar] = unknown.label
-            legend = Legend(tuple(sorted((*legend, unknown))))
+            marked = unknown_entry(context.model.legend, "unlike any label")
+            classes[unfamiliar] = marked.label
     if scene.lookup is not None:
         truth = None  # labels are on the grid of the swath, not of the map
     elif truth is not None:
         truth = Labels(truth.array[::step, ::step], truth.legend, truth.name)
-    return map_picture(classes, legend, truth=truth, title=context.model.heading)
+    return map_picture(classes, context.legend, truth=truth, title=context.model.heading, marked=marked)
 
 
 def _thinned(partial: PartialMap, scene: Scene, name: str, step: int) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from matplotlib.image import imsave
 from matplotlib.patches import Patch
 
 from hypercaps.data.colors import Rgb
-from hypercaps.data.labels import Labels, Legend
+from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.data.tiling import thinning
 from hypercaps.report.figure import NO_DATA_COLOR, figure_png, hex_color, legend_beside, short_name
 
@@ -46,9 +46,17 @@ def painted(classes: npt.NDArray[np.integer[Any]], colors: Mapping[int, Rgb]) ->
 
 
 def map_picture(
-    classes: npt.NDArray[np.integer[Any]], legend: Legend, *, truth: Labels | None = None, title: str = "map"
+    classes: npt.NDArray[np.integer[Any]],
+    legend: Legend,
+    *,
+    truth: Labels | None = None,
+    title: str = "map",
+    marked: LegendEntry | None = None,
 ) -> bytes:
-    """The class map with its legend, beside the ground truth if ``truth`` is given."""
+    """The class map with its legend, beside the ground truth if ``truth`` is given.
+
+    marked : label, name and colour of pixels that only the picture marks: the map has no such number
+    """
     panels: list[Panel] = [(title, classes)]
     if truth is not None:
         panels.insert(0, ("ground truth", truth.array))
@@ -56,7 +64,8 @@ def map_picture(
     width = min(5.0, max(8.0 / aspect, 1.8))  # tall scenes are drawn narrower
     layout = _Layout(width, min(max(width * aspect, 2.0), 8.0), columns=len(panels))
     unclassified = truth is not None or bool((classes == 0).any())
-    return _panels_picture(panels, legend, layout, unclassified)
+    colors = Legend(tuple(sorted((*legend, *([] if marked is None else [marked])))))
+    return _panels_picture(panels, colors, layout, legend_keys(legend, marked, unclassified=unclassified))
 
 
 def maps_picture(panels: Sequence[Panel], legend: Legend) -> bytes:
@@ -66,11 +75,21 @@ def maps_picture(panels: Sequence[Panel], legend: Legend) -> bytes:
     layout = _Layout(width, min(max(width * aspect, 1.6), 4.6), columns=min(len(panels), 4), fontsize=9)
     letters = int(width * 11)  # that fit above a panel
     wrapped = [(textwrap.fill(title, letters), raster) for title, raster in panels]
-    return _panels_picture(wrapped, legend, layout, any((raster == 0).any() for _, raster in panels))
+    unclassified = any((raster == 0).any() for _, raster in panels)
+    return _panels_picture(wrapped, legend, layout, legend_keys(legend, unclassified=unclassified))
 
 
-def _panels_picture(panels: Sequence[Panel], legend: Legend, layout: _Layout, unclassified: bool) -> bytes:
-    """``unclassified``: whether the legend needs an entry for pixels without a class."""
+def legend_keys(legend: Legend, marked: LegendEntry | None = None, *, unclassified: bool) -> list[Patch]:
+    """Number, name and colour of the classes; without a number what is marked, and pixels without a class."""
+    keys = [Patch(color=hex_color(entry.color), label=f"{entry.label}  {short_name(entry.name)}") for entry in legend]
+    if marked is not None:
+        keys.append(Patch(color=hex_color(marked.color), label=short_name(marked.name)))
+    if unclassified:
+        keys.append(Patch(facecolor=hex_color(NO_DATA_COLOR), edgecolor="0.7", label="no class"))
+    return keys
+
+
+def _panels_picture(panels: Sequence[Panel], legend: Legend, layout: _Layout, keys: Sequence[Patch]) -> bytes:
     rows = -(-len(panels) // layout.columns)
     title_height = 0.4 + 0.15 * max(title.count("\n") for title, _ in panels)
     size = (layout.width * layout.columns, (layout.height + title_height) * rows)
@@ -84,9 +103,6 @@ def _panels_picture(panels: Sequence[Panel], legend: Legend, layout: _Layout, un
         ax.set_yticks([])
     for ax in axes[len(panels) :]:
         ax.axis("off")
-    keys = [Patch(color=hex_color(entry.color), label=f"{entry.label}  {short_name(entry.name)}") for entry in legend]
-    if unclassified:
-        keys.append(Patch(facecolor=hex_color(NO_DATA_COLOR), edgecolor="0.7", label="no class"))
     legend_beside(figure, keys, ncols=-(-len(keys) // 24))
     return figure_png(figure)
 

@@ -266,7 +266,8 @@ def calibration_text(metrics: RunMetrics) -> str | None:
         reason = "" if folds else ", because there were no validation pixels"
         return f"Confidence is not calibrated{reason}: it is the raw score and differs from accuracy by {before}."
     pixels = "" if confidence.pixels is None else f"{confidence.pixels:,} "
-    sample = f"{pixels}{'out-of-fold predictions' if folds else 'validation pixels'}"
+    kind = "labelled pixels of its training" if metrics.split is None else "validation pixels"  # of a model file
+    sample = f"{pixels}{'out-of-fold predictions' if folds else kind}"
     if confidence.calibration != "none":
         return (
             f"Confidence, calibrated on {sample} ({confidence.calibration}), differs from accuracy by "
@@ -303,9 +304,10 @@ def baseline_text(metrics: RunMetrics) -> str | None:
 
 
 def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
-    """Those that the model consists of first, then by OA; without those that were not run."""
+    """Those that the model consists of first, then by OA, those of some folds only last; without those not run."""
     run = [row for row in candidates if row.oa is not None]
-    return sorted(run, key=lambda row: (not is_chosen(row), -(row.oa or 0.0)))
+    folds = max((row.folds for row in run), default=0)
+    return sorted(run, key=lambda row: (not is_chosen(row), row.folds < folds, -(row.oa or 0.0)))
 
 
 def compared_text(candidates: Iterable[CandidateRow]) -> str:

@@ -33,7 +33,7 @@ class FinalModel:
     """The model that is kept, and what it would have predicted for pixels that it had not seen."""
 
     model: TrainedModel  # calibrated
-    history: History  # of the member with the largest weight
+    history: History  # of the member with the largest weight; seconds are those of all
     raw: RawScores  # (M, n) out-of-fold scores: the network's, or the average of its members' probabilities
 
 
@@ -53,7 +53,8 @@ def train_final(
         weighted = [np.float32(member.weight) * member.result.probabilities() for member in ordered]
         raw = np.sum(weighted, axis=0, dtype=np.float32)
     calibration = fit_calibration(*_some(raw, problem.truth, problem.fold))
-    return FinalModel(replace(model, calibration=calibration), fitted[0].history, raw)
+    history = replace(fitted[0].history, seconds=sum(one.history.seconds for one in fitted))
+    return FinalModel(replace(model, calibration=calibration), history, raw)
 
 
 def _fit_member(problem: FoldProblem, member: Member, split: Split, on_progress: OnProgress | None) -> FittedModel:

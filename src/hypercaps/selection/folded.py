@@ -87,7 +87,7 @@ class FoldedResult:
         return FoldFacts(
             folds=folds.count,
             units=folds.units.kind,
-            n_units=folds.units.count,
+            n_units=np.unique(problem.unit).size,
             untested=tuple(legend[position].name for position in folds.untested()),
             within_one_area=tuple(legend[position].name for position in folds.within_one_area()),
             partly_seen=folds.partly_seen(),
@@ -102,7 +102,7 @@ class FoldFacts:
 
     folds: int
     units: str  # kind of the units
-    n_units: int
+    n_units: int  # of those that were held out
     untested: tuple[str, ...]  # names of the classes that could not be held out
     within_one_area: tuple[str, ...]  # of those that were tested inside of their only labelled area
     partly_seen: int  # held-out pixels of units of which other pixels trained

@@ -119,6 +119,11 @@ class OutOfFold:
         known = self.known
         return int((self.raw[known].argmax(axis=1) == self.problem.truth[known]).sum())
 
+    @property
+    def oa(self) -> float:
+        """The same as a share of the known pixels, in percent."""
+        return 100.0 * self.correct / int(self.known.sum())
+
     def oa_interval(self) -> tuple[float, float]:
         """95 % interval of the share of known pixels whose class is right, in percent."""
         known, classes = self.known, self.raw.shape[1]

@@ -188,8 +188,12 @@ class Race:
                 self.outcomes[candidate] = _stopped("time limit", result)
                 break
             self._run_fold(candidate, result, first_result)
-            if leader is not None and not result.is_complete and self._is_behind(candidate, result, leader):
-                self.outcomes[candidate] = _stopped("behind", result)
+            if leader is None or result.is_complete:
+                continue
+            if self._is_behind(candidate, result, self.results[leader]):
+                # Folds differ: the score of some can't be compared with that of others on all.
+                oa = self.results[leader].first_folds(result.done).oa
+                self.outcomes[candidate] = f"{_stopped('behind', result)}, where {leader.name} has {oa:.1f} %"
                 break
         self._report(candidate)
         if first is not None and not result.is_complete:
@@ -203,11 +207,11 @@ class Race:
             )
         run_fold(self.problem, candidate.spec(settings.base), result, first)
 
-    def _leader(self) -> OutOfFold | None:
+    def _leader(self) -> Candidate | None:
         complete = [one for one, result in self.results.items() if one.is_simple and result.is_complete]
         if not complete:
             return None
-        return self.results[min(complete, key=lambda one: Losses.of(self.results[one]).mean)]
+        return min(complete, key=lambda one: Losses.of(self.results[one]).mean)
 
     def _is_behind(self, candidate: Candidate, network: OutOfFold, leader: OutOfFold) -> bool:
         """Whether a network is given up: behind in log loss by more than the standard error, and in accuracy.
@@ -254,7 +258,7 @@ class Race:
             return CandidateRow(*facts)
         return CandidateRow(
             *facts,
-            oa=100.0 * result.correct / int(result.known.sum()),
+            oa=result.oa,
             oa_interval=result.oa_interval(),
             log_loss=Losses.of(result).mean,
             folds=result.done,

@@ -89,7 +89,8 @@ def check_enough(scene: Scene, labels: Labels, method: Method, patch: int) -> No
     """Refuse labels of a single class, and a scene that is smaller than a patch."""
     if len(labels.legend) < 2:
         raise LabelsError(
-            f"labels {labels.name!r} hold one class only, {labels.legend.entries[0].name}: two or more are needed"
+            f"labels {labels.name!r} hold one class only, {labels.legend.entries[0].name}: two or more are needed, "
+            "numbered from 1 up, because 0 means unlabelled"
         )
     if patch > min(scene.rows, scene.cols):
         raise ModelError(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.compute import linalg, native
+from hypercaps.data.invalid import warn_of_invalid
 from hypercaps.data.scene import Scene
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import SceneError, warn_data
@@ -249,9 +250,7 @@ def _read_moments(scene: Scene) -> tuple[Array, Array]:
             f"scene {scene.name!r} has {count} valid pixels among {invalid + count}: the others hold "
             f"{scene.why_invalid()}; give a cube with finite values"
         )
-    if invalid:
-        total = invalid + count
-        warn_data(f"{invalid} of {total} pixels of scene {scene.name!r} hold {scene.why_invalid()} and get no class")
+    warn_of_invalid(scene, invalid, invalid + count)
     covariance = scatter / (count - 1)
     _warn_of_rounding(scene, mean, np.sqrt(covariance.diagonal()))
     return mean, covariance

@@ -99,3 +99,10 @@ def test_unusual_compression_and_damage(folder: Path, tmp_path: Path) -> None:
         except LabelsError:
             continue
         np.testing.assert_array_equal(found.array, whole)
+
+
+def test_an_archive_of_something_else_says_what_to_do(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "fields.gdb.zip", "w") as file:
+        file.writestr("fields.gdb/a00000001.gdbtable", b"1")
+    with pytest.raises(LabelsError, match=r"without arrays .*, shapefile or KML in it: unpack it"):
+        open_labels(tmp_path / "fields.gdb.zip", scene=scene_on())

@@ -52,6 +52,11 @@ def test_map_coordinates_are_those_of_the_scene(tmp_path: Path) -> None:
         check(open_labels(written(tmp_path / "b.csv", "x,y,class", map_points()), scene=scene_on()))
 
 
+@pytest.mark.parametrize("header", ["POINT_X,POINT_Y,kind", "xcoord,ycoord,kind", "Coord_X,Coord_Y,kind"])
+def test_names_of_columns_that_other_programs_write(header: str, tmp_path: Path) -> None:
+    check(open_labels(written(tmp_path / "a.csv", header, map_points()), scene=scene_on(), class_field="kind"))
+
+
 @pytest.mark.parametrize("header", ["lon,lat,kind", "Longitude,Latitude,kind"])
 def test_longitude_and_latitude(header: str, tmp_path: Path) -> None:
     x, y, kinds = zip(*map_points(), strict=True)
@@ -102,7 +107,11 @@ def test_a_mask_of_points(tmp_path: Path) -> None:
         ("x,y,kind\n\n\n1_0,2,a\n", "line 4 of .* has '1_0' as x"),
         ("row,col,kind\n1.5,2,a\n", "has '1.5' as row: a whole number"),
         ("x,y,kind\n1,2\n", "line 2 of .* has 2 cells but its header has 3"),
-        ("north,east,kind\n1,2,a\n", r"columns north, east, kind: two columns named x and y .* row and column"),
+        (
+            "north,east,kind\n1,2,a\n",
+            r"columns north, east, kind: two columns named x and y .* row and column .* rename",
+        ),
+        ("row col kind\n1 2 a\n", "has one column, 'row col kind': .* commas, semicolons or tabs"),
         ("x,y,kind,kind\n1,2,a,b\n", "two columns of one name"),
         ("x,y,kind\n", "holds no feature"),
         ("\n", "is empty"),
@@ -122,6 +131,9 @@ def test_text_in_another_encoding_and_long_tables(tmp_path: Path, monkeypatch: p
     (tmp_path / "a.csv").write_bytes("x,y,kind\n1,2,Wüste\n".encode("latin-1"))
     with pytest.raises(LabelsError, match="save it again as 'CSV UTF-8'"):
         open_labels(tmp_path / "a.csv", scene=scene_on(), class_field="kind")
+    (tmp_path / "b.csv").write_bytes("x;y;kind\n1;2;a\n".encode("utf-16"))  # "Unicode text" of spreadsheets
+    with pytest.raises(LabelsError, match=r"b.csv is not text in UTF-8: save it again as 'CSV UTF-8'"):
+        open_labels(tmp_path / "b.csv", scene=scene_on(), class_field="kind")
     monkeypatch.setattr(csv_points, "_MAX_BYTES", 10)
     with pytest.raises(LabelsError, match="CSV is read up to 10"):
         open_labels(tmp_path / "a.csv", scene=scene_on(), class_field="kind")
@@ -134,7 +146,10 @@ def test_suggested_points_come_back_after_their_class_was_entered(is_placed: boo
     points = [Suggestion(n + 1, row, col, tree, soil, 0.5, 0.1) for n, (row, col, _) in enumerate(PIXELS)]
     path = tmp_path / "p.csv"
     write_points(path, points, scene, "label")
-    with pytest.raises(LabelsError, match=r"the field 'label' of .* is empty"), pytest.warns(DataWarning):
+    with (
+        pytest.raises(LabelsError, match=r"the field 'label' of .* is empty: enter the class"),
+        pytest.warns(DataWarning),
+    ):
         open_labels(path, scene=scene)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))

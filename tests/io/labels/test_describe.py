@@ -54,3 +54,10 @@ def test_a_table(tmp_path: Path) -> None:
     facts = describe(str(tmp_path / "a.csv")).to_json()
     assert (facts["format"], facts["features"], facts["fields"]) == ("CSV", 2, ["class"])
     assert facts["coordinates"] == "x and y in the coordinate system of the scene"
+
+
+def test_geojson_that_names_no_coordinate_system(tmp_path: Path) -> None:
+    point = {"type": "Feature", "geometry": {"type": "Point", "coordinates": [3, 4]}, "properties": {"kind": "a"}}
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [point]}))
+    coordinates = describe(str(tmp_path / "a.geojson")).to_json()["coordinates"]
+    assert coordinates == "longitude and latitude; columns and rows for a scene without a coordinate system"

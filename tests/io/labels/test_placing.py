@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyogrio
 import pytest
+import rasterio.warp
 import shapely
 
 from hypercaps.data.scene import Affine, Pixels, Scene
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.open import open_labels, open_mask
-from support.vectors import KINDS, SQUARES, names, scene_on, write
+from support.vectors import GRID, KINDS, SQUARES, names, scene_on, write
 
 
 def plain_geojson(path: Path, shapes: list[shapely.Geometry], kinds: list[str]) -> Path:
@@ -65,6 +67,52 @@ def test_geojson_in_metres(tmp_path: Path) -> None:
     path = write(tmp_path / "b.gpkg", metres, {"kind": ["a"]}, crs="EPSG:4326", grid=None)
     with pytest.raises(LabelsError, match="says it lies in longitude and latitude, but has coordinates such as 366"):
         open_labels(path, scene=scene_on(), class_field="kind")
+
+
+def test_latitude_before_longitude_is_recognised(tmp_path: Path) -> None:
+    west = replace(scene_on(), crs="EPSG:32610")  # in California, where longitudes are beyond -90
+    for scene, crs in [(scene_on(), "EPSG:32633"), (west, "EPSG:32610")]:
+        path = write(tmp_path / f"{crs[5:]}.gpkg", SQUARES, {"kind": KINDS}, crs=crs)
+        _, _, wkb, _ = pyogrio.raw.read(path)
+        x, y = shapely.get_coordinates(shapely.from_wkb(wkb)).T
+        lon, lat = rasterio.warp.transform(crs, "EPSG:4326", x, y)
+        corners = [shapely.Point(*place) for place in zip(lat, lon, strict=True)]
+        wrong = plain_geojson(tmp_path / "a.geojson", corners, ["a"] * len(corners))
+        with pytest.raises(LabelsError, match=r"exchange x and y, .*: longitude comes before latitude$"):
+            open_labels(wrong, scene=scene, class_field="kind")
+
+
+def test_northing_before_easting_is_recognised(tmp_path: Path) -> None:
+    x, y = GRID[2] + 55, GRID[5] - 55
+    (tmp_path / "a.csv").write_text(f"x,y,kind\n{y},{x},a\n")
+    with pytest.raises(LabelsError, match=r"exchange x and y, .*: x is the easting$"):
+        open_labels(tmp_path / "a.csv", scene=scene_on(), class_field="kind")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_pixel_coordinates_for_a_scene_with_a_coordinate_system_are_recognised(sign: int, tmp_path: Path) -> None:
+    pixels = [shapely.transform(square, lambda xy: xy * [1, sign]) for square in SQUARES]
+    sentence = r"no feature of .* lies in scene 's': .* columns and rows of pixels .* CSV file with the columns row"
+    with pytest.raises(LabelsError, match=sentence):
+        open_labels(plain_geojson(tmp_path / "a.geojson", pixels, KINDS), scene=scene_on(), class_field="kind")
+
+
+def test_features_of_another_place_are_no_exchange(tmp_path: Path) -> None:
+    far = [shapely.box(10, 52, 11, 53)]
+    with pytest.raises(LabelsError, match="give labels of the same place") as caught:
+        open_labels(plain_geojson(tmp_path / "a.geojson", far, ["a"]), scene=scene_on(shape=(4, 4)), class_field="kind")
+    assert "exchange" not in str(caught.value) and "pixels" not in str(caught.value)
+
+
+def test_a_property_id_that_is_not_unique_says_nothing(tmp_path: Path) -> None:
+    path = plain_geojson(tmp_path / "a.geojson", SQUARES[:2], KINDS[:2])
+    collection = json.loads(path.read_text())
+    for feature in collection["features"]:
+        feature["properties"]["id"] = 0
+    path.write_text(json.dumps(collection))
+    with pytest.warns(DataWarning) as caught:
+        open_labels(path, scene=without_place(), class_field="kind")
+    assert ["columns (x) and rows (y)" in str(one.message) for one in caught] == [True]
 
 
 def with_nodata(scene: Scene, columns: int) -> Scene:

@@ -138,7 +138,10 @@ def make_classes(
     """
     values = sorted(set(texts) - {""})
     if not values:
-        raise LabelsError(f"the field {fields.field!r} of {file} is empty: no feature has a class")
+        raise LabelsError(
+            f"the field {fields.field!r} of {file} is empty: enter the class of each feature there, or name another "
+            "field with --class-field (class_field in Python)"
+        )
     holds = f"the field {fields.field!r} of {file} holds"
     for value in values:
         if not value.isprintable():

@@ -22,12 +22,13 @@ from hypercaps.io.csv_cells import from_cell
 from hypercaps.io.labels.layer import Features, Reference, VectorLayer
 
 _SUFFIXES = (".csv", ".tsv")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # as spreadsheets mark it; refused with a sentence when it is read
 _MAX_BYTES = 1 << 26
 _MAX_COLUMNS = 1000
 _WGS84 = "EPSG:4326"
 # Names of the columns of coordinates, in lower case without blanks and underscores: first of x, then of y.
 _NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "map": (("x", "xcoord", "easting"), ("y", "ycoord", "northing")),
+    "map": (("x", "xcoord", "coordx", "pointx", "easting"), ("y", "ycoord", "coordy", "pointy", "northing")),
     "degrees": (("lon", "long", "lng", "longitude"), ("lat", "latitude")),
     "pixels": (("col", "column"), ("row",)),
 }
@@ -42,8 +43,8 @@ class _Table(NamedTuple):
 
 
 def is_csv(path: Path, head: bytes) -> bool:
-    """Whether a file is a table by its name; ``head``, its first bytes, must be text."""
-    return path.suffix.lower() in _SUFFIXES and b"\x00" not in head
+    """Whether a file is a table by its name; ``head``, its first bytes, must be text, in UTF-16 also."""
+    return path.suffix.lower() in _SUFFIXES and (head.startswith(_UTF16) or b"\x00" not in head)
 
 
 def csv_layer(path: Path, *, prefer_pixels: bool) -> VectorLayer:
@@ -56,10 +57,7 @@ def csv_layer(path: Path, *, prefer_pixels: bool) -> VectorLayer:
     order = ("pixels", "map", "degrees") if prefer_pixels else ("map", "degrees", "pixels")
     kind = next((kind for kind in order if kind in pairs), None)
     if kind is None:
-        raise LabelsError(
-            f"{path} has the columns {', '.join(table.header)[:200]}: two columns named x and y (in the coordinate "
-            "system of the scene), lon and lat (degrees), or row and column (from 0) are expected"
-        )
+        raise LabelsError(_no_coordinates(path, table.header))
     x, y = (_numbers(table, place, whole=kind == "pixels") for place in pairs[kind])
     if kind == "pixels":
         x, y = x + 0.5, y + 0.5  # the centre of the pixel
@@ -69,6 +67,18 @@ def csv_layer(path: Path, *, prefer_pixels: bool) -> VectorLayer:
     reference: Reference = {"map": "scene", "degrees": "own", "pixels": "pixels"}[kind]  # type: ignore[assignment]
     crs = _WGS84 if kind == "degrees" else None
     return VectorLayer.parsed(path, "CSV", path.stem, crs, Features(_points(x, y), columns), reference)
+
+
+def _no_coordinates(path: Path, header: Sequence[str]) -> str:
+    if len(header) == 1:
+        return (
+            f"{path} has one column, {header[0][:200]!r}: several are expected, with commas, semicolons or tabs "
+            "between them"
+        )
+    return (
+        f"{path} has the columns {', '.join(header)[:200]}: two columns named x and y (in the coordinate system of the "
+        "scene), lon and lat (degrees), or row and column (from 0) are expected; rename those that hold the place"
+    )
 
 
 def _read(path: Path) -> _Table:

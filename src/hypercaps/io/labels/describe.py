@@ -18,7 +18,11 @@ from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.labels.vector_file import layer_names, open_layer, read_features
 
 _MOST_VALUES = 20  # of a field that are listed
-_COORDINATES = {"scene": "x and y in the coordinate system of the scene", "pixels": "rows and columns of the scene"}
+_COORDINATES = {
+    "scene": "x and y in the coordinate system of the scene",
+    "pixels": "rows and columns of the scene",
+    "default": "longitude and latitude; columns and rows for a scene without a coordinate system",
+}
 
 
 @dataclass(frozen=True)

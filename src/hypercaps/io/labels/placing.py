@@ -13,6 +13,7 @@ from rasterio.errors import CRSError
 from hypercaps.data.scene import Lookup, MapGrid, Scene
 from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.layer import Features, Geometries, VectorLayer
+from hypercaps.io.labels.misplaced import finite_coordinates, likely_mistake
 from hypercaps.io.labels.rasterize import bounding_box
 from hypercaps.io.labels.regrid import crs_name
 from hypercaps.io.labels.vector_file import read_features
@@ -49,8 +50,7 @@ def placed_features(layer: VectorLayer, fields: list[str], scene: Scene) -> tupl
 
 def extents_text(features: Features, placement: Placement) -> str:
     """Where features and scene lie, for a message about features that are elsewhere; empty if none has a geometry."""
-    xy = shapely.get_coordinates(features.geometries)
-    xy = xy[np.isfinite(xy).all(axis=1)]
+    xy = finite_coordinates(features.geometries)
     grid = placement.grid
     if xy.size == 0 or grid.transform is None:
         return ""
@@ -115,16 +115,19 @@ def _with_rows_downwards(placement: Placement, geometries: Geometries) -> Placem
 
 def _check_degrees(layer: VectorLayer, crs: str, geometries: Geometries, scene: Scene) -> None:
     """Refuse coordinates in metres that are declared as longitude and latitude, or are so by default."""
-    xy = shapely.get_coordinates(geometries)
-    xy = xy[np.isfinite(xy).all(axis=1)]
+    xy = finite_coordinates(geometries)
     if xy.size == 0 or not CRS.from_user_input(crs).is_geographic:
         return
     (west, south), (east, north) = xy.min(axis=0), xy.max(axis=0)
     if west <= 360 and east >= -360 and south <= 90 and north >= -90:
         return
     why = "names no coordinate system, which in GeoJSON means" if layer.reference == "default" else "says it lies in"
+    says = f"{layer.path} {why} longitude and latitude, but has coordinates such as {xy[0, 0]:.10g}, {xy[0, 1]:.10g}"
+    mistake = likely_mistake(geometries, crs, scene.map_grid)
+    if mistake:
+        raise LabelsError(says + mistake)
+    system = crs_name(scene.map_grid.crs)[:60]
     raise LabelsError(
-        f"{layer.path} {why} longitude and latitude, but has coordinates such as {xy[0, 0]:.10g}, {xy[0, 1]:.10g}: "
-        f"assign the system that they are in (in QGIS: Assign Projection), perhaps {crs_name(scene.map_grid.crs)[:60]} "
-        "as the scene, and save it as a GeoPackage"
+        f"{says}: assign the system that they are in (in QGIS: Assign Projection), perhaps {system} as the scene, and "
+        "save it as a GeoPackage"
     )

@@ -14,6 +14,7 @@ from hypercaps.io.labels.class_field import Classes, ClassFields, as_texts, choo
 from hypercaps.io.labels.fates import Fate, Fates, fates_message, features_noun
 from hypercaps.io.labels.layer import Features, VectorLayer
 from hypercaps.io.labels.merge import LabelFile, overlap_message
+from hypercaps.io.labels.misplaced import likely_mistake
 from hypercaps.io.labels.placing import Placement, extents_text, placed_features
 from hypercaps.io.labels.qml import find_style
 from hypercaps.io.labels.rasterize import RasterizedFeatures, features_to_grid, rasterize
@@ -88,8 +89,8 @@ def _where_valid(name: str, labels: Labels, scene: Scene, features: Features, fa
 
 
 def _all_elsewhere(layer: VectorLayer, features: Features, placement: Placement, scene: Scene) -> str:
-    hint = ""
-    if layer.reference == "scene" and scene.map_grid.crs is not None:
+    hint = likely_mistake(features.geometries, placement.crs, placement.grid)
+    if not hint and layer.reference == "scene" and scene.map_grid.crs is not None:
         system = crs_name(scene.map_grid.crs)[:60]
         hint = f"; x and y are taken in its system, {system}; name the columns lon and lat if they are degrees"
     where = extents_text(features, placement)

@@ -33,8 +33,9 @@ _ENDINGS = {"GPKG": ".gpkg", "ESRI Shapefile": ".shp", "FlatGeobuf": ".fgb", geo
 _LEAST = 8  # bytes per feature at least, to refuse files that claim more features
 # Warnings of GDAL that mean lost data.
 _LOST = ("Non closed ring", "parsed incompletely", "NULL geometry", "Could not decode", "Unsupported geometry")
-# Warnings that do not matter here: measures along lines, and file names, as formats are detected by content.
-_HARMLESS = ("Measured (M) geometry", "non conformant file extension")
+# Warnings that do not matter here: measures along lines; file names, as formats are detected by content; and a field
+# "id" with equal values, which GDAL takes for the number of the feature.
+_HARMLESS = ("Measured (M) geometry", "non conformant file extension", "Several features with id")
 
 
 class _Checked(NamedTuple):

@@ -12,7 +12,7 @@ from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
 from hypercaps.data.scene import Affine
-from hypercaps.errors import warn_data
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.readers.variables import Variable, find
 
 _TOLERANCE = 0.05  # of a pixel: distance of a coordinate from its place on an even grid; float32 is no better
@@ -47,6 +47,26 @@ def georeference(
     if crs is None and transform in _PIXEL_NUMBERS:
         return None, None
     return crs, transform
+
+
+def given_georeference(crs: Any, transform: Sequence[float] | None) -> tuple[str | None, Affine | None]:
+    """WKT and affine that a user gave: text or an object with ``to_wkt``, and six numbers or those of an Affine."""
+    text = None
+    if crs is not None:
+        text = crs_of_text(crs.to_wkt() if hasattr(crs, "to_wkt") else str(crs))
+        if text is None:
+            raise SceneError(f"the coordinate system {str(crs)[:80]!r} can't be read: give WKT, or EPSG:N as its code")
+    if transform is None:
+        return text, None
+    numbers = tuple(float(number) for number in transform)[:6]
+    usable = len(numbers) == 6 and np.isfinite(numbers).all() and numbers[0] * numbers[4] != numbers[1] * numbers[3]
+    if not usable or (numbers[1] and numbers[2] == numbers[4] == 0):  # GDAL's order: x0, dx, 0, y0, 0, dy
+        raise SceneError(
+            f"the transform {numbers} is no grid: six numbers (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + "
+            "e*row + f are expected, as rasterio's Affine has them (rasterio.Affine.from_gdal takes those of GDAL)"
+        )
+    a, b, c, d, e, f = numbers
+    return text, (a, b, c, d, e, f)
 
 
 def crs_of_text(text: str) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.scene import Affine
-from hypercaps.data.window import Window
+from hypercaps.data.window import Window, covered_pixels
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, Bools, RawWindow, StoredRaster
 
@@ -72,7 +72,7 @@ def mosaic(tiles: list[StoredRaster]) -> Mosaic:
         block=first.block if all(tile.block == first.block for tile in tiles) else None,
     )
     label_raster = replace(raster, take=parts._replace(zero_is_nodata=True).take)
-    return Mosaic(raster, label_raster, tuple(tiles), _covered_pixels(windows) / (rows * cols), windows)
+    return Mosaic(raster, label_raster, tuple(tiles), covered_pixels(windows) / (rows * cols), windows)
 
 
 class _Parts(NamedTuple):
@@ -163,15 +163,3 @@ def _merge_legends(legends: list[Mapping[int, T]], what: str) -> dict[int, T]:
             if merged.setdefault(label, value) != value:
                 warn_data(f"class {label} has another {what} in some tiles ({value}): {merged[label]} is taken")
     return merged
-
-
-def _covered_pixels(windows: tuple[Window, ...]) -> int:
-    rows = np.unique([edge for window in windows for edge in (window.r0, window.r1)])
-    cols = np.unique([edge for window in windows for edge in (window.c0, window.c1)])
-    cells = np.zeros((rows.size - 1, cols.size - 1), dtype=bool)  # between neighbouring edges
-    for window in windows:
-        r0, r1 = np.searchsorted(rows, (window.r0, window.r1))
-        c0, c1 = np.searchsorted(cols, (window.c0, window.c1))
-        cells[r0:r1, c0:c1] = True
-    areas = np.diff(rows)[:, None].astype(np.float64) * np.diff(cols)
-    return int(areas[cells].sum())

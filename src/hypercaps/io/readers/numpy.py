@@ -73,6 +73,11 @@ class _Member:
 def _members(path: Path) -> list[_Member]:
     members = []
     with zipfile.ZipFile(path) as archive:
+        if not any(name.endswith(".npy") for name in archive.namelist()):
+            raise SceneError(
+                f"{path} is a zip archive without arrays (.npy), shapefile or KML in it: unpack it and name what it "
+                "holds"
+            )
         for entry in map(archive.getinfo, dict.fromkeys(archive.namelist())):  # of two with one name the last counts
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise SceneError(f"{path} is compressed in a way that numpy does not use: save it with numpy again")

@@ -17,10 +17,8 @@ from hypercaps.data.labels import Labels
 from hypercaps.data.scene import MapGrid, Scene
 from hypercaps.data.splits.polygons import connected_areas
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import write_all_or_nothing, write_bytes, write_csv
-from hypercaps.io.writers.legend_files import legend_files
+from hypercaps.io.writers.atomic import write_bytes, write_csv
 from hypercaps.io.writers.points import to_wgs84
-from hypercaps.io.writers.raster_kind import RasterKind
 
 CLASS_FIELD = "class_id"  # number of the class in vector files and tables
 _DRIVERS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
@@ -62,24 +60,10 @@ def _write_table(path: Path, labels: Labels) -> None:
 
 
 def _write_raster(path: Path, labels: Labels, scene: Scene) -> None:
-    from hypercaps.io.writers.cog import write_cog
+    from hypercaps.io.writers.class_raster import write_class_raster
 
-    highest = int(labels.legend.labels.max())
-    kind = RasterKind(
-        dtype="uint8" if highest <= 255 else "uint16",
-        nodata=0,
-        overviews="mode",
-        bands=("class",),
-        colors={0: (0, 0, 0, 0)} | {entry.label: (*entry.color, 255) for entry in labels.legend},
-        band_tags={f"CLASS_{entry.label}": entry.name for entry in labels.legend},
-    )
     grid = MapGrid((scene.rows, scene.cols), scene.crs, scene.transform)  # of a swath: its own rows and columns
-    values = labels.array.astype(kind.dtype)
-    sidecars = legend_files(path, labels.legend)  # names, which a GeoTIFF itself does not have
-    with write_all_or_nothing([path, *sidecars]) as temporary:
-        write_cog(temporary[path], kind, grid, lambda r0, r1: values[None, r0:r1])
-        for name, content in sidecars.items():
-            temporary[name].write_bytes(content)
+    write_class_raster(path, labels.array, labels.legend, grid)
 
 
 def _hex(color: tuple[int, int, int]) -> str:
