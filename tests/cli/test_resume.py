@@ -167,7 +167,8 @@ def test_damaged_and_foreign_checkpoints_are_refused(files: Path, paused: Path) 
     assert "was not written by 'hypercaps train'" in refused("train", "--resume", "run")
     checkpoint.write_bytes(whole)
     np.save(files / "gt.npy", np.roll(np.load(files / "gt.npy"), 1, axis=0))
-    assert "is of a training with another set of labels" in refused("train", "--resume", "run")
+    said = refused("train", "--resume", "run")
+    assert "is of a training with another set of labels" in said and "docs/run-folder.md" in said
     assert checkpoint.read_bytes() == whole
 
 

@@ -239,7 +239,7 @@ def _check_bad_bands(scene: Scene, shift: SceneShift) -> None:
         raise SceneError(
             f"{len(shift.bad_bands)} of the {scene.bands} bands of scene {scene.name!r} are constant or out of range "
             f"({_band_names(scene, shift.bad_bands)}), too many to estimate: check the file, or train a model "
-            "without them"
+            "without them (docs/new-scenes.md)"
         )
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from hypercaps.errors import HypercapsError, SceneError
 
-READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read"
+READABLE = "GeoTIFF, ENVI, NetCDF, HDF5, Zarr, .mat (any version), .npy and .npz files are read (docs/data.md)"
 READABLE_LABELS = (
     "labels may be GeoPackage, GeoJSON, Shapefile (also zipped), FlatGeobuf, File Geodatabase, KML, CSV, PNG, GeoTIFF, "
-    "ENVI, NetCDF, HDF5, Zarr, .mat, .npy or .npz files"
+    "ENVI, NetCDF, HDF5, Zarr, .mat, .npy or .npz files (docs/labels.md)"
 )
 # What the readers raise on damaged files, scipy's MatReadError aside
 _DAMAGE = (

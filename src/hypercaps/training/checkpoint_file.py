@@ -103,7 +103,7 @@ class CheckpointFile:
                 which = f" ({values[0]}, and now {values[1]})" if are_short else ""
                 raise CheckpointError(
                     f"checkpoint {self.path} is of a training with another {name}{which}: repeat that training, or "
-                    "delete the checkpoint to train from the start"
+                    "delete the checkpoint to train from the start (docs/run-folder.md)"
                 )
 
     def state(self, stage: int) -> StageState | None:

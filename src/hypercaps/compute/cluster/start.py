@@ -48,7 +48,7 @@ def connected(address: str, patience: float) -> Iterator[Any]:
             reason = (str(error) or type(error).__name__).partition("\n")[0]
             raise ClusterError(
                 f"no dask scheduler answers at {address!r} ({reason}): start one with 'dask scheduler' and give the "
-                "address that it prints, such as tcp://10.0.0.1:8786"
+                "address that it prints, such as tcp://10.0.0.1:8786 (docs/cluster.md)"
             ) from error
     for warning in recorded:
         if issubclass(warning.category, VersionMismatchWarning):

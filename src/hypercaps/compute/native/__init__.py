@@ -179,7 +179,7 @@ def _load(choice: str) -> _ThreadPool | None:
     except (OSError, AttributeError):  # no library, or one of an older version
         warnings.warn(
             "hypercaps was installed without its compiled kernels and is several times slower: install a C compiler "
-            "and reinstall hypercaps",
+            "and reinstall hypercaps (docs/speed.md)",
             SpeedWarning,
             stacklevel=3,
         )

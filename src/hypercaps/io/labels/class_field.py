@@ -73,7 +73,7 @@ def choose_fields(layer: VectorLayer, class_field: str | None) -> ClassFields:
     if len(candidates) != 1:
         raise LabelsError(
             f"which field of {layer.path} holds the class? It has {listing}: name one with --class-field (class_field "
-            "in Python)"
+            "in Python; docs/labels.md)"
         )
     warn_data(f"{layer.path.name}: classes are taken from the field {candidates[0]!r}")
     return ClassFields(candidates[0], _name_field(candidates[0], kinds), colors)
