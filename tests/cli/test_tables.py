@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
-from hypercaps.cli.tables import print_facts, print_scores
+from hypercaps.cli.tables import print_facts, print_files, print_scores
 from hypercaps.data.labels import Legend
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.pipeline.describe import Description
@@ -122,3 +122,13 @@ def test_texts_from_files_do_not_control_the_terminal(tmp_path: Path) -> None:
         assert result.exit_code == code, result.output
         assert all(line.isprintable() for line in result.output.split("\n")), result.output
     assert "soil" in CliRunner().invoke(app, ["info", str(tmp_path / "gt.img")]).output
+
+
+def test_the_files_of_a_run_have_a_line_each_however_narrow_the_terminal(tmp_path: Path) -> None:
+    for name in ("report.html", "familiarity.tif"):
+        (tmp_path / name).touch()
+    console = Console(file=io.StringIO(), width=40)
+    print_files(console, tmp_path)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["report.html", "familiarity.tif"]

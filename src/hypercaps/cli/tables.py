@@ -175,7 +175,7 @@ def print_files(console: Console, out: Path) -> None:
     console.print(f"\nThe run is in [bold]{escape(str(out))}[/]:", soft_wrap=True)
     for name, meaning in RUN_FILES.items():
         if (out / name).exists():
-            console.print(f"  {name:<19} {meaning}")
+            console.print(f"  {name:<19} {meaning}", soft_wrap=True)
 
 
 def print_scenes(console: Console, scenes: list[dict[str, Any]]) -> None:
