@@ -55,6 +55,7 @@ UPWARD = {
     ("data/display.py", "hypercaps.report.notebook.draw"),
     ("data/scene.py", "hypercaps.io.readers.xarray.scene_from_xarray"),
     ("data/scene.py", "hypercaps.io.readers.georeference.given_georeference"),
+    ("data/labels.py", "hypercaps.io.readers.xarray.legend_of"),
     ("data/labels.py", "hypercaps.io.readers.xarray.map_by_names"),
 }
 
