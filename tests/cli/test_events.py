@@ -112,6 +112,19 @@ def test_errors_are_one_object(
     assert result.exit_code == 2 and error["event"] == "error" and text in error["text"]
 
 
+def test_a_command_that_is_stopped_says_so_in_an_error(
+    files: tuple[Path, Path], trained: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hypercaps.inference.suggest.suggest", stopped)
+    out = files[0].parent / "points.csv"
+    result = hypercaps("suggest", trained[0], files[0], "--out", out, *JSON)
+    assert result.exit_code == 130 and not out.exists()
+    assert [one["text"] for one in only(events_of(result), "error")] == ["Stopped. Nothing was written."]
+
+
 def test_without_it_an_error_is_a_sentence() -> None:
     assert hypercaps("map", "--nonsense", *JSON).exit_code == 2
     result = hypercaps("map", "no-model", "no-scene.tif", "--out", "map.tif")
