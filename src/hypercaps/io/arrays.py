@@ -28,9 +28,14 @@ class StoredArray:
         return f"{self.key} ({size})" if self.key else size
 
 
+_LISTED = 50  # arrays that a message names
+
+
 def choose(arrays: list[StoredArray], key: str | None, ndim: int, path: Path, what: str) -> StoredArray:
     """The array called ``key``, or the only one with ``ndim`` dimensions; ``what`` it is for, in messages."""
-    listing = ", ".join(str(array) for array in arrays) or "nothing"
+    listing = ", ".join(str(array) for array in arrays[:_LISTED]) or "nothing"
+    if len(arrays) > _LISTED:
+        listing += f" and {len(arrays) - _LISTED:,} more"
     if key is not None:
         for array in arrays:
             if array.key == key:

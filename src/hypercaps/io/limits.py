@@ -32,10 +32,22 @@ def check_claim(path: Path, what: str, claimed: int, stored: int) -> None:
 
 
 def check_labels(source: Path | str, rows: int, cols: int) -> None:
-    """Refuse a raster of labels, or a mask, that does not fit into memory."""
-    needed, free = rows * cols * _LABEL_BYTES, available_memory()
+    """Refuse a raster of labels, or a mask, that does not fit into memory, or a huge one that stores nearly nothing."""
+    pixels = rows * cols
+    if isinstance(source, Path) and pixels > SMALL and pixels > _MOST * (stored := _stored_bytes(source)):
+        raise SceneError(
+            f"{source} claims {rows:,} x {cols:,} pixels of labels or a mask and stores {stored:,} bytes: give the part "
+            "that the scene covers, or polygons"
+        )
+    needed, free = pixels * _LABEL_BYTES, available_memory()
     if needed > free:
         raise SceneError(
             f"{source} spans {rows:,} x {cols:,} pixels, which take {needed / 1e9:.1f} GB as labels or a mask, and "
             f"{free / 1e9:.1f} GB of memory are free: give a part of it"
         )
+
+
+def _stored_bytes(source: Path) -> int:
+    """Size of a file, or of all files of a folder."""
+    files = source.rglob("*") if source.is_dir() else [source]
+    return sum(file.stat().st_size for file in files if file.is_file())

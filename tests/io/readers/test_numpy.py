@@ -9,8 +9,10 @@ import tracemalloc
 import zipfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -282,6 +284,45 @@ def test_a_npz_whose_header_claims_more_than_its_archive(tmp_path: Path) -> None
         archive.writestr("cube.npy", header.getvalue() + b"\0" * 100)
     with pytest.raises(SceneError, match=r"a\.npz .*is truncated"):
         open_scene(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("archive", [False, True])
+def test_a_header_of_any_length_is_not_read(archive: bool, tmp_path: Path) -> None:
+    content = b"\x93NUMPY\x02\x00" + (1 << 28).to_bytes(4, "little") + b" " * (1 << 28)
+    path = tmp_path / ("a.npz" if archive else "a.npy")
+    if archive:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            file.writestr("cube.npy", content)
+    else:
+        path.write_bytes(content)
+    del content
+    tracemalloc.start()
+    try:
+        with pytest.raises(SceneError, match="is truncated, damaged or not what its name says"):
+            open_scene(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8e6
+
+
+def test_a_message_names_a_part_of_many_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **{f"cube{i}": CUBE for i in range(70)})
+    with pytest.raises(SceneError, match=r"cube49 \(6 x 5 x 8\) and 20 more; name one as .*a\.npz:cube0$"):
+        open_scene(tmp_path / "a.npz")
+
+
+def test_labels_that_claim_far_more_than_they_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every format: labels are read as a whole."""
+    monkeypatch.setattr("hypercaps.io.limits.SMALL", 1 << 20)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("gt", data=np.ones((2000, 2000), np.uint8), chunks=(500, 500), compression="gzip")
+    zarr.create_array(tmp_path / "a.zarr", data=np.ones((2000, 2000), np.uint8), chunks=(500, 500))
+    for name in ("a.h5", "a.zarr"):
+        with pytest.raises(LabelsError, match=r"claims 2,000 x 2,000 pixels of labels or a mask and stores \d+,?\d+ by"):
+            open_labels(tmp_path / name)
+    monkeypatch.undo()
+    assert open_labels(tmp_path / "a.h5").counts() == open_labels(tmp_path / "a.zarr").counts() == {1: 4_000_000}
 
 
 def test_a_npz_with_an_unusual_compression(tmp_path: Path) -> None:

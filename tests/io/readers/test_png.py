@@ -12,6 +12,7 @@ import pytest
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.marks import PNG_MARK
 from hypercaps.io.open import open_labels, open_mask
+from hypercaps.io.readers.png import _count_inflated
 from hypercaps.pipeline.describe import describe
 from support.vectors import names, scene_on
 
@@ -70,6 +71,30 @@ def test_pictures_that_are_refused(tmp_path: Path) -> None:
     path.write_bytes(png(CLASSES[:30], 0))
     with pytest.raises(LabelsError, match="30 x 60 pixels"):
         open_labels(path, scene=scene_on()).check_fits(scene_on())
+
+
+def test_a_picture_that_inflates_to_more_than_its_rows(tmp_path: Path) -> None:
+    content = zlib.compress(bytes(50 << 20))
+    assert _count_inflated(zlib.decompressobj(), content, 3 << 20) <= 5 << 20
+    whole = png(CLASSES, 0)
+    (tmp_path / "a.png").write_bytes(whole[: whole.index(b"IDAT") - 4] + chunk(b"IDAT", content) + chunk(b"IEND", b""))
+    with pytest.raises(LabelsError, match="truncated, damaged"):
+        open_labels(tmp_path / "a.png", scene=scene_on())
+    # Nothing is inflated for a size that is refused.
+    huge = png(CLASSES, 0, size=(1 << 20, 1 << 20))
+    (tmp_path / "a.png").write_bytes(huge[: huge.index(b"IDAT") - 4] + chunk(b"IDAT", b"no") + chunk(b"IEND", b""))
+    with pytest.raises(LabelsError, match="PNG files are read up to"):
+        open_labels(tmp_path / "a.png", scene=scene_on())
+
+
+def test_narrow_pictures(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for array in (CLASSES, CLASSES[:, 5:6], CLASSES[3:4]):
+        for bits in (1, 8):
+            picture = Image.fromarray((array > 0).astype(np.uint8) * (255 if bits == 1 else 1))
+            (picture.convert("1") if bits == 1 else picture).save(tmp_path / "a.png")
+            np.testing.assert_array_equal(open_labels(tmp_path / "a.png").array, array > 0)
 
 
 def test_damaged_pictures(tmp_path: Path) -> None:

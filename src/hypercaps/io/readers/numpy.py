@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import LoadedOnce, StoredArray
 from hypercaps.io.limits import check_claim
 
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}  # 3.0 has field names only
+# How long the length of a header is, and what reads it, by version; 3.0 has field names only.
+_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
+_LONGEST_HEADER = 1 << 16  # bytes
 
 
 def numpy_arrays(path: Path) -> list[StoredArray]:
@@ -40,6 +43,8 @@ class _OnDisk:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        with path.open("rb") as file:
+            _header(file)  # numpy would read one of any length
         mapped: np.memmap[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)  # checks the header
         self.shape, self.dtype, self.ndim = mapped.shape, mapped.dtype, mapped.ndim
         self.order: Literal["C", "F"] = "C" if mapped.flags.c_contiguous else "F"
@@ -94,7 +99,11 @@ def _members(path: Path) -> list[_Member]:
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    shape, _, dtype = _HEADERS[npy.read_magic(file)](file)
+    width, parse = _HEADERS[npy.read_magic(file)]
+    length = file.read(width)
+    if (size := int.from_bytes(length, "little")) > _LONGEST_HEADER:  # in an archive it may be stored in a few bytes
+        raise ValueError(f"a header of {size} bytes")
+    shape, _, dtype = parse(io.BytesIO(length + file.read(size)))
     if dtype.hasobject:
         raise ValueError("pickled objects are not loaded")
     return shape, dtype
