@@ -98,7 +98,7 @@ def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     exec(arrays, {})
     assert [entry.name for entry in open_labels("map.tif").legend] == ["water", "bare soil"]
     exec(netcdf, scope)
-    assert {"Corn-notill", "Woods"} <= {entry.name for entry in scope["names"]}
+    assert {"Corn-notill", "Woods"} <= {entry.name for entry in scope["again"].legend}
     with pytest.warns(DataWarning, match="Alfalfa, .* can't be tested"):
         exec(auto.replace('method="auto"', 'method="auto", candidates=["lda", "lda-3"]'), scope)
     assert scope["classes"].shape == (145, 145) and scope["lengths"].shape == (145, 145, 16)
