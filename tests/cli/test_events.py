@@ -97,7 +97,7 @@ def test_warnings_are_messages(files: tuple[Path, Path], tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("map", "no-model", "no-scene.tif", "--out", "map.tif"), "no-scene.tif"),
+        (("map", "no-model", "no-scene.tif", "--out", "map.tif"), "no-model"),
         (("map", "no-model", "no-scene.tif"), "--out"),
         (("map", "--nonsense"), "--nonsense"),
         (("suggest", "no-model", "scene.tif", "--out", "points.gpkg", "--n", "few"), "--n"),
@@ -113,13 +113,13 @@ def test_errors_are_one_object(
 
 
 def test_a_command_that_is_stopped_says_so_in_an_error(
-    files: tuple[Path, Path], trained: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path], trained: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hypercaps.inference.suggest.suggest", stopped)
-    out = files[0].parent / "points.csv"
+    out = tmp_path / "points.csv"
     result = hypercaps("suggest", trained[0], files[0], "--out", out, *JSON)
     assert result.exit_code == 130 and not out.exists()
     assert [one["text"] for one in only(events_of(result), "error")] == ["Stopped. Nothing was written."]

@@ -128,11 +128,11 @@ def test_a_training_passes_on_what_was_chosen() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_hypercaps_knows_every_option(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is missing but the files: the scene, or for suggest the model."""
+    """Nothing is missing but the files: the model, or for train the scene."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, COMMANDS[name])
     assert result.exit_code == 2 and '"event": "error"' in result.stderr
-    assert ("m.safetensors" if name == "suggest" else "s.tif") in result.stderr, result.stderr
+    assert ("s.tif" if name == "train" else "m.safetensors") in result.stderr, result.stderr
 
 
 def test_the_plugin_offers_every_method_and_split() -> None:

@@ -36,8 +36,8 @@ def check_labels(source: Path | str, rows: int, cols: int) -> None:
     pixels = rows * cols
     if isinstance(source, Path) and pixels > SMALL and pixels > _MOST * (stored := _stored_bytes(source)):
         raise SceneError(
-            f"{source} claims {rows:,} x {cols:,} pixels of labels or a mask and stores {stored:,} bytes: give the part "
-            "that the scene covers, or polygons"
+            f"{source} claims {rows:,} x {cols:,} pixels of labels or a mask and stores {stored:,} bytes: give the "
+            "part that the scene covers, or polygons"
         )
     needed, free = pixels * _LABEL_BYTES, available_memory()
     if needed > free:

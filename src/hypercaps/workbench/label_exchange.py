@@ -26,7 +26,8 @@ from hypercaps.workbench.class_list import Classes
 from hypercaps.workbench.label_store import Snapshot
 from hypercaps.workbench.refusals import RefusedError, not_found
 
-_BY_OPTION, _IN_PAGE = "name one with --class-field (class_field in Python)", "type one into the box below the file"
+_BY_OPTION = "name one with --class-field (class_field in Python; docs/labels.md)"
+_IN_PAGE = "type one into the box below the file"
 FORMATS = tuple(suffix[1:] for suffix in SUFFIXES)
 _READ = (
     *(".gpkg", ".geojson", ".json", ".shp", ".zip", ".kml", ".kmz", ".csv", ".tsv", ".fgb", ".tif", ".tiff", ".img"),

@@ -50,7 +50,8 @@ class RunFolder:
                     f"{self.out}', replace it with --force, or choose another folder"
                 )
             check_space(self.out, self.needs_bytes)
-            for path in (*self._older_run(), self.out / CHECKPOINT):
+            checkpoint = self.out / CHECKPOINT
+            for path in (*self._older_run(), *([checkpoint] if os.path.lexists(checkpoint) else [])):
                 if is_any_of(path, inputs):
                     raise OutputError(f"{path} is an input and would be replaced by the run: choose another folder")
                 refuse_special(path)
