@@ -61,7 +61,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks" / _digest_of_package())
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_timeout = 900  # seconds of a cell: all take far less, but the machine may be busy
 nb_merge_streams = True
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # for !hypercaps
 os.environ.update(COLUMNS="100", TTY_COMPATIBLE="0", PYTHONPATH=str(ROOT / "src"))  # no colours, no progress bars
