@@ -39,3 +39,14 @@ def test_a_state_can_be_loaded() -> None:
     assert again.param_groups[0]["lr"] == 0.01
     for one, two in zip(optimizer.state.values(), again.state.values(), strict=True):
         assert torch.equal(one["exp_avg"], two["exp_avg"])
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD"])
+def test_nothing_surrounds_a_step(name: str) -> None:
+    """torch's wrappers for its profiler and for hooks take longer than a step of a small network."""
+    weights, optimizer = train(name)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        optimizer.step()
+        optimizer.zero_grad()
+    assert not any(event.key.startswith("Optimizer.") for event in profile.key_averages())
+    assert all(weight.grad is None for weight in weights)

@@ -23,12 +23,21 @@ def make_optimizer(kind: str, parameters: Iterable[Any], learning_rate: float) -
 
 
 class _PlainStep:
-    """Steps as torch's function computes them, without what surrounds it for the compiler."""
+    """Steps as torch's function computes them, without what surrounds it for the compiler, the profiler and hooks."""
+
+    param_groups: list[dict[str, Any]]
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         kind = next(parent for parent in type(self).__mro__ if parent in (Adam, SGD))
         inspect.unwrap(kind.step)(self, closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch wraps it unless it is
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
 
 class _PlainAdam(_PlainStep, Adam):  # type: ignore[misc]  # its step takes no closure
