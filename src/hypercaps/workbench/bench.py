@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Bench:
         self.project, self.scene, self.hub = project, scene, Hub()
         self.labels = LabelStore(project.folder, (scene.rows, scene.cols))
         self.view = SceneView(scene, project.folder / "overviews", self._on_overviews)
+        self._server = uuid.uuid4().hex  # tells pages whether the server was started again
         self.messages: list[dict[str, str]] = []
         self._class_spectra = ClassSpectra(self.view.reader)
         if self.labels.journal.lost is not None:
@@ -76,6 +78,7 @@ class Bench:
         """Everything that a page needs after it is loaded."""
         return {
             "version": __version__,
+            "server": self._server,
             "project": self.project.name,
             "writer": self.hub.is_writer(client),
             "scene": self.view.describe(),

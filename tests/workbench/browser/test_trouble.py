@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from support.workbench import Served, served
 from support.workbench_page import DESKTOP, Workbench, open_browser
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 ROWS, COLS = 40, 50
 CUBE = make_fields(ROWS, COLS, 6)[0]
@@ -59,6 +60,25 @@ def painted(browser: Browser, bench: Served) -> Workbench:
 def told(tab: Workbench, text: str) -> None:
     """Wait for a sentence."""
     tab.until("text => document.querySelector('.notices').innerText.includes(text)", text)
+
+
+def test_a_state_that_arrives_late_takes_nothing_back(browser: Browser, scene: Path, tmp_path: Path) -> None:
+    with served(scene, tmp_path / "project") as bench, browser.new_context(viewport=DESKTOP) as context:
+        streams: list[Route] = []
+        context.route("**/api/events*", lambda route: streams.append(route))  # held back
+        tab = Workbench.open(context, bench.access.address)
+        early = json.dumps(bench.bench.state(""))
+        tab.page.keyboard.press("c")
+        tab.page.wait_for_selector(".editor input")
+        tab.page.keyboard.type("Co")
+        message = json.dumps({"level": "info", "text": "This came late."})
+        body = f"event: state\ndata: {early}\n\nevent: message\ndata: {message}\n\n"
+        streams[0].fulfill(content_type="text/event-stream", body=body)
+        told(tab, "This came late.")
+        tab.page.keyboard.type("rn")
+        tab.press("Enter")
+        tab.until("() => window.workbench.store.get().classes[0]?.name === 'Corn'", seconds=10)
+        assert [one["name"] for one in bench.bench.class_rows()] == ["Corn"]
 
 
 def test_on_a_full_disk_strokes_wait_until_there_is_space(

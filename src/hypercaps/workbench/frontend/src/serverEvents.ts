@@ -82,6 +82,7 @@ export class ServerEvents {
     const { labels, classes, messages, ...others } = patch;
     const isWhole = patch.scene !== undefined;
     const known = this.store.get();
+    const isNewServer = isWhole && patch.server !== known.server; // only then labels can be older than those known here
     if (others.scene && sameScene(others.scene, known.scene)) delete others.scene;
     this.store.set(others);
     if (others.map && known.map?.id === others.map.id && others.map.revision > known.map.revision) {
@@ -89,9 +90,11 @@ export class ServerEvents {
     }
     if (isWhole) this.tell(messages ?? []);
     if (!labels) return;
-    const missed = isWhole && labels.version !== this.labelling.version && this.labelling.queue.waiting === 0;
-    if (missed) this.labelling.reload(labels.version);
-    if (missed) this.store.set({ labels }); // also if they are older: another project can be served here now
+    const missed = isWhole && (isNewServer ? labels.version !== this.labelling.version : labels.version > this.labelling.version);
+    if (missed && this.labelling.queue.waiting === 0) {
+      this.labelling.reload(labels.version);
+      this.store.set({ labels });
+    }
     takeLabels(this.store, { labels, classes });
   }
 

@@ -125,6 +125,7 @@ export interface Message {
 
 export interface ServerState {
   version: string;
+  server: string; // another one after a restart
   project: string;
   writer: boolean;
   scene: Scene;
