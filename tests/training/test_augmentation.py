@@ -14,6 +14,7 @@ from hypercaps.data.scene import Scene
 from hypercaps.models.history import History
 from hypercaps.models.recipes import Augmentation, Stage
 from hypercaps.models.registry import get_method
+from hypercaps.training import patches
 from hypercaps.training.examples import Examples
 from hypercaps.training.loop import LoopSettings, Progress, TrainingLoop, one_cycle
 from hypercaps.training.patches import PatchStore, symmetries
@@ -77,6 +78,14 @@ def test_noise_is_added_to_training_patches_only_with_its_standard_deviation() -
     assert float(added[touched].std()) == pytest.approx(0.7, rel=0.05)
     again = store.with_noise(which, 0.7, np.random.default_rng(1))
     assert torch.equal(again.spectra, noisy.spectra)
+
+
+def test_noise_is_one_stream_however_many_pixels_get_some_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, which = examples().store, torch.arange(12)
+    noisy = store.with_noise(which, 0.7, np.random.default_rng(1))
+    for pixels in (1, 3, 100_000):
+        monkeypatch.setattr(patches, "_NOISY_AT_ONCE", pixels)
+        assert torch.equal(store.with_noise(which, 0.7, np.random.default_rng(1)).spectra, noisy.spectra)
 
 
 def test_noise_of_the_next_epoch_takes_the_memory_of_the_last() -> None:

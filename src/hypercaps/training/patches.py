@@ -29,6 +29,7 @@ Mask = npt.NDArray[np.bool_]
 
 _READ_VALUES = 1 << 23  # values read at a time: 32 MB of float32
 _IN_CACHE = 32  # patches whose mean is taken at once
+_NOISY_AT_ONCE = 512  # pixels: their noise stays in the cache
 
 
 def mirrored(positions: Indices, size: int) -> Indices:
@@ -230,24 +231,34 @@ class PatchStore:
         touched = torch.zeros(len(self._spectra), dtype=torch.bool, device=self._spectra.device)
         touched[self._places.index_select(0, which).flatten()] = True
         at = touched.nonzero().flatten()
-        drawn = standard_normal(rng, (len(at), self._spectra.shape[1]))
-        drawn *= np.float32(sigma)
+
+        def draw(pixels: int) -> Values:
+            drawn = standard_normal(rng, (pixels, self._spectra.shape[1]))
+            drawn *= np.float32(sigma)
+            return drawn
+
         noisy = copy.copy(self)
         if self._spectra.device.type == "cpu":
-            spectra, noisy._noisy = self._without_noise(before), at.numpy()
-            drawn += self._spectra.numpy().take(noisy._noisy, axis=0)
-            spectra[noisy._noisy] = drawn  # much faster than torch's index_add
+            noisy._noisy = at.numpy()
+            spectra, clean = self._without_noise(before, touched.numpy()), self._spectra.numpy()
+            for start in range(0, noisy._noisy.size, _NOISY_AT_ONCE):  # much faster than torch's index_add
+                some = noisy._noisy[start : start + _NOISY_AT_ONCE]
+                drawn = draw(some.size)
+                drawn += clean.take(some, axis=0)
+                spectra[some] = drawn
             noisy._spectra = torch.from_numpy(spectra)
         else:
+            drawn = draw(len(at))
             noisy._spectra = self._spectra.index_add(0, at, torch.from_numpy(drawn).to(self._spectra.device))
         return noisy
 
-    def _without_noise(self, before: PatchStore | None) -> Values:
-        """A copy of the spectra (S, C), in the memory of ``before`` if it has noise."""
+    def _without_noise(self, before: PatchStore | None, touched: Mask) -> Values:
+        """A copy of the spectra (S, C), in the memory of ``before`` if it has noise; ``touched`` (S,) may have any."""
         clean: Values = self._spectra.numpy()
         if before is not None and before._noisy is not None:
             spectra: Values = before._spectra.numpy()
-            spectra[before._noisy] = clean.take(before._noisy, axis=0)
+            left = before._noisy[~touched[before._noisy]]
+            spectra[left] = clean.take(left, axis=0)
             return spectra
         spectra = native.empty(clean.shape)
         spectra[...] = clean
