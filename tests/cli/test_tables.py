@@ -116,11 +116,13 @@ def test_texts_from_files_do_not_control_the_terminal(tmp_path: Path) -> None:
     header = "ENVI\nsamples = 4\nlines = 3\nbands = 1\ndata type = 1\ninterleave = bsq\nbyte order = 0\n"
     (tmp_path / "gt.hdr").write_text(f"{header}class names = {{{names}}}\n", encoding="utf-8")
     (tmp_path / "gt.img").write_bytes(bytes([1, 2] * 6))
-    np.savez(tmp_path / "\x1b[2J.npz", **{"\x1b[31ma": np.ones((2, 3, 4)), "\x1b[31mb": np.ones((2, 3, 4))})  # type: ignore[arg-type]
+    keys = ("\x1b[31ma", "\x1b[31mb\nwrote c")
+    np.savez(tmp_path / "\x1b[2J.npz", **{key: np.ones((2, 3, 4)) for key in keys})  # type: ignore[arg-type]
     for name, code in (("gt.img", 0), ("\x1b[2J.npz", 2)):
         result = CliRunner().invoke(app, ["info", str(tmp_path / name)])
         assert result.exit_code == code, result.output
         assert all(line.isprintable() for line in result.output.split("\n")), result.output
+        assert "\nwrote" not in result.output
     assert "soil" in CliRunner().invoke(app, ["info", str(tmp_path / "gt.img")]).output
 
 

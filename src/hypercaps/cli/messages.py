@@ -147,9 +147,10 @@ def _say_warning(message: object) -> None:
 
 
 def plain(value: object) -> str:
+    """Text on one line without markup: a name from a file must not begin a line that looks like one of ours."""
     from rich.markup import escape
 
-    return escape(str(value))
+    return escape(printable(str(value)))
 
 
 class ShowWarnings:

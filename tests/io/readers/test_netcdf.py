@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -550,6 +551,18 @@ def test_bytes_inserted_into_contiguous_numbers_are_reported(tmp_path: Path) -> 
     whole = path.read_bytes()
     path.write_bytes(whole[: start + 10] + b"\r\r" + whole[start + 10 :])
     with pytest.warns(DataWarning, match=r"a\.nc has 2 bytes more than it describes: it may be damaged"):
+        open_scene(path)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+def test_bytes_inserted_into_classic_files_are_reported(dtype: str, tmp_path: Path) -> None:
+    path = save(dataset(CUBE.astype(dtype)), tmp_path / "a.nc", "scipy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_scene(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100] + b"\r" * 5 + whole[-100:])
+    with pytest.warns(DataWarning, match=r"a\.nc has [5-8] bytes more than it describes: it may be damaged"):
         open_scene(path)
 
 

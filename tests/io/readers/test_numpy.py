@@ -319,9 +319,7 @@ def test_labels_that_claim_far_more_than_they_store(tmp_path: Path, monkeypatch:
         file.create_dataset("gt", data=np.ones((2000, 2000), np.uint8), chunks=(500, 500), compression="gzip")
     zarr.create_array(tmp_path / "a.zarr", data=np.ones((2000, 2000), np.uint8), chunks=(500, 500))
     for name in ("a.h5", "a.zarr"):
-        with pytest.raises(
-            LabelsError, match=r"claims 2,000 x 2,000 pixels of labels or a mask and stores \d+,?\d+ by"
-        ):
+        with pytest.raises(LabelsError, match=r"claims 2,000 x 2,000 pixels of labels or a mask and stores \d"):
             open_labels(tmp_path / name)
     monkeypatch.undo()
     assert open_labels(tmp_path / "a.h5").counts() == open_labels(tmp_path / "a.zarr").counts() == {1: 4_000_000}

@@ -8,11 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hypercaps.errors import SceneError
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import byte_bounds
+
+from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.marks import CLASSIC_MARKS
 from hypercaps.io.readers.cf import cube_arrays
 from hypercaps.io.readers.variables import Part, Slices, Variable, attribute
+
+_PADDING = 3  # bytes: numbers of a variable are filled up to a multiple of four bytes
 
 
 class _ClassicVariable(Variable):
@@ -33,7 +39,20 @@ def classic_variables(path: Path) -> dict[str, Variable]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a damaged file whose memory map is still referred to
         with _opened(path) as variables:
+            _warn_of_rest(path, [item.data for item in variables.values() if item.data.size])
             return {key: _variable(path, key, item) for key, item in variables.items()}
+
+
+def _warn_of_rest(path: Path, arrays: list[npt.NDArray[Any]]) -> None:
+    """Warn of bytes after the last number: inserted ones shift all that follows unnoticed."""
+    if not arrays:
+        return
+    whole = arrays[0]
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base  # up to the memory map of the file
+    rest = byte_bounds(whole)[1] - max(byte_bounds(array)[1] for array in arrays)
+    if rest > _PADDING:
+        warn_data(f"{path.name} has {rest:,} bytes more than it describes: it may be damaged")
 
 
 @contextmanager
