@@ -14,8 +14,10 @@ import pytest
 from typer.testing import Result
 
 from hypercaps import ConvCapsClassifier
+from hypercaps.io.open import open_labels
 from support.command import hypercaps_on_wide_terminal as hypercaps
 from support.scenes import make_cube
+from support.vectors import write_scene_and_labels
 
 _COMMAND = (sys.executable, "-m", "hypercaps")
 
@@ -123,3 +125,21 @@ def test_a_style_of_the_user_is_not_replaced(folder: Path) -> None:
         (folder / f"{name}.qml").write_text(style)
         refused(hypercaps("map", *given(folder), "--out", folder / f"{name}.tif"), f"{name}.qml is a style that")
         assert (folder / f"{name}.qml").read_text() == style and not (folder / f"{name}.tif").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+def test_names_that_are_no_text(folder: Path) -> None:
+    """Inputs may have them where no library needs the name; outputs are refused before any work."""
+    cube, odd = folder / "\udcffcube.npy", "odd\udcff"
+    (folder / "cube.npy").rename(cube)
+    train = ("train", cube, folder / "labels.npy", "--method", "lda")
+    refused(hypercaps(*train, "--out", folder / odd), "can't be written: its name is not valid text")
+    refused(hypercaps("map", folder / "model.safetensors", cube, "--out", folder / f"{odd}.tif"), "not valid text")
+    refused(hypercaps("suggest", folder / "model.safetensors", cube, "--out", folder / f"{odd}.csv"), "not valid text")
+    result = hypercaps(*train, "--out", folder / "run")
+    assert result.exit_code == 0, result.output
+    assert open_labels(folder / "run" / "map.tif").shape == np.load(cube).shape[:2]
+    write_scene_and_labels(folder)
+    for name in ("scene.tif", "fields.gpkg"):
+        (folder / name).rename(folder / f"{odd}{name}")
+        refused(hypercaps("info", folder / f"{odd}{name}"), "has a name that is not valid text")

@@ -92,3 +92,15 @@ def test_any_encoding_of_the_terminal(trained: ConvCapsClassifier, tmp_path: Pat
             timeout=120,
         )
         assert done.returncode == 0 and b"convcapsnet" in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+@pytest.mark.parametrize("what", [["methods"], ["methods", "--json"], ["--version"], ["train", "--help"]])
+def test_an_output_that_is_full_is_one_sentence(what: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*_COMMAND, *what], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 2
+    sentence = "Error: the output can't be written: the disk is full; free space or give another place\n"
+    assert done.stderr == sentence

@@ -6,6 +6,7 @@ imported without the others.
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    from hypercaps.cli.process import collect_garbage_less_often, end_as_ctrl_c_does, print_any_text
+    from hypercaps.cli.process import collect_garbage_less_often, end_as_ctrl_c_does, give_up_output, print_any_text
 
     collect_garbage_less_often()
     print_any_text()
@@ -49,3 +50,7 @@ def main() -> None:
         load_app(*(first if first and first[0] in COMMANDS else COMMANDS))()
     except KeyboardInterrupt:  # before a command could handle it
         raise SystemExit(130) from None
+    except OSError as error:  # of what is printed: files have their own sentences
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or "--debug" in sys.argv:
+            raise
+        raise SystemExit(give_up_output()) from None

@@ -9,6 +9,7 @@ import os
 import signal
 import stat
 import sys
+from contextlib import suppress
 from types import FrameType
 
 _OBJECTS = 20_000  # allocations between two garbage collections; Python's default is 700
@@ -41,6 +42,16 @@ def collect_garbage_less_often() -> None:
     """Imports create many objects and no garbage: collecting dozens of times meanwhile only costs time."""
     gc.set_threshold(_OBJECTS)
     atexit.register(gc.freeze)  # likewise when the process ends
+
+
+def give_up_output() -> int:
+    """Say that the disk is full to which output goes, and give the exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # Python writes the rest of its buffer when it ends
+    os.close(nowhere)
+    with suppress(OSError):
+        sys.stderr.write("Error: the output can't be written: the disk is full; free space or give another place\n")
+    return 2
 
 
 def print_any_text() -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from hypercaps.data.absurd import FACTOR, AbsurdPixels, find_absurd, largest_plausible
 from hypercaps.data.display import Displayed
+from hypercaps.data.text import printable
 from hypercaps.data.window import Window, boxes_around, parts_in_blocks
 from hypercaps.errors import SceneError
 
@@ -151,6 +152,7 @@ class Scene(Displayed):
         return f"<Scene {self.name!r}: {self.rows} x {self.cols} pixels, {self.bands} bands of {self.dtype}{span}>"
 
     def __post_init__(self, good_bands: npt.ArrayLike | None) -> None:
+        object.__setattr__(self, "name", printable(self.name))  # often that of a file, which may be any bytes
         rows, cols, bands = self.shape
         if min(rows, cols, bands) < 1:
             raise SceneError(f"scene {self.name!r} has shape {self.shape}: every side must be at least 1")

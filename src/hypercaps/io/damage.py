@@ -47,6 +47,8 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise SceneError(f"{path} can't be read: permission denied") from None
     except FileNotFoundError:
         raise SceneError(f"there is no file {path}: give the path of one") from None
+    except UnicodeEncodeError:
+        raise SceneError(f"{path} has a name that is not valid text (UTF-8): rename it") from None
     except damage() as cause:
         size = " (a folder)" if path.is_dir() else f" ({path.stat().st_size:,} bytes)" if path.is_file() else ""
         raise SceneError(

@@ -317,7 +317,7 @@ def _write_report(staging: Path, facts: _Facts, labels: Labels) -> None:
     write_json(staging / "classes.json", asdict(facts.classes))
     write_bytes(staging / "scene.png", raster_picture(facts.look.picture))
     write_bytes(staging / "labels.png", raster_picture(colored(_thinned(labels), labels.legend)))
-    write_bytes(staging / "report.html", make_report(staging, LAYER_FILES).encode())
+    write_bytes(staging / "report.html", make_report(staging, LAYER_FILES).encode(errors="replace"))
 
 
 def _thinned(labels: Labels) -> npt.NDArray[np.int16]:

@@ -42,8 +42,8 @@ def write_pages(out: Path, records: Sequence[Record], log: StudyLog, load: Load)
     load = lru_cache(maxsize=32)(load)  # paired tests and maps need the same runs
     blocks = study_document(records, log, load, lambda name: _read_if_there(out / name))
     pages = {out / block.file: block.png for block in flat(blocks) if isinstance(block, Picture)}
-    pages[out / "results.md"] = to_markdown(blocks).encode()
-    pages[out / "results.html"] = to_html(blocks, log.title).encode()
+    pages[out / "results.md"] = to_markdown(blocks).encode(errors="replace")
+    pages[out / "results.html"] = to_html(blocks, log.title).encode(errors="replace")
     rows = [{name: value for name, value in record.to_json().items() if name != "history"} for record in records]
     write_json(out / "results.json", rows)
     write_csv(out / "results.csv", CSV_KEYS, map(_csv_row, records))

@@ -226,6 +226,8 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise
     except PermissionError:
         raise LabelsError(f"{path} can't be read: permission denied") from None
+    except UnicodeEncodeError:
+        raise LabelsError(f"{path} has a name that is not valid text (UTF-8): rename it") from None
     except CRSError as cause:
         raise LabelsError(f"{path} has a coordinate system that can't be read: assign it again in a GIS") from cause
     except Exception as cause:  # pyogrio raises nearly any type on damaged files, UnboundLocalError included

@@ -55,6 +55,7 @@ def check_output(
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise OutputError(f"{path} can't be written: its name must end in {' or '.join(sorted(suffixes))}")
+    check_name(path)
     with translate_write_errors(path):
         if path.is_dir():
             raise OutputError(f"{path} can't be written: it is a folder; give a file name")
@@ -68,6 +69,14 @@ def check_output(
         if is_any_of(path, inputs):
             raise OutputError(f"{path} is asked for twice or is an input: give the result a name of its own")
         refuse_special(path)
+
+
+def check_name(path: Path) -> None:
+    """Refuse an output whose name is no text, which GDAL can't write; Linux allows any bytes."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise OutputError(f"{path} can't be written: its name is not valid text (UTF-8); choose another") from None
 
 
 def refuse_special(path: Path) -> None:
@@ -159,7 +168,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(to_cell, header))
     writer.writerows(map(to_cell, row) for row in rows)
-    write_bytes(path, text.getvalue().encode())
+    write_bytes(path, text.getvalue().encode(errors="replace"))
 
 
 def write_npz(path: Path, **arrays: npt.NDArray[Any]) -> None:

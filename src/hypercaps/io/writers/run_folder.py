@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from hypercaps.errors import OutputError
-from hypercaps.io.writers.atomic import check_space, is_any_of, refuse_special, translate_write_errors
+from hypercaps.io.writers.atomic import check_name, check_space, is_any_of, refuse_special, translate_write_errors
 from hypercaps.io.writers.lock import lock_file
 
 CHECKPOINT = "checkpoint.safetensors"  # of a training that is not finished
@@ -39,6 +39,7 @@ class RunFolder:
     def check(self, inputs: Iterable[Path] = ()) -> None:
         """Refuse, before a long training, a folder that can't be written or a run that would replace an input."""
         inputs = list(inputs)
+        check_name(self.out)
         with translate_write_errors(self.out):
             if os.path.lexists(self.out) and not self.out.is_dir():
                 what = "a file" if self.out.exists() else "a link to nothing"
