@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypercaps import ConvCapsClassifier, Labels, Scene, load_model, open_labels, open_scene
+from hypercaps.data.pixels import Pixels
 from hypercaps.data.resampling import differences, resample
-from hypercaps.data.scene import Pixels
 from hypercaps.errors import DataWarning, ModelFileError, SceneError
 from support.command import hypercaps
 from support.scenes import QUICK, make_cube

@@ -11,7 +11,8 @@ import torch
 
 from hypercaps.data import scene as scene_module
 from hypercaps.data.labels import Labels, Legend, LegendEntry
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 

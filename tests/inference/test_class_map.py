@@ -14,7 +14,7 @@ import xarray as xr
 from rasterio.crs import CRS
 
 from hypercaps import ConvCapsClassifier, Labels, Legend, Scene, open_labels
-from hypercaps.data.scene import Lookup
+from hypercaps.data.grid import Lookup
 from hypercaps.errors import OutputError
 from hypercaps.inference.class_map import ClassMap
 from support.scenes import make_cube

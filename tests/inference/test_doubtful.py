@@ -9,8 +9,9 @@ import pyogrio
 import pytest
 import shapely
 
+from hypercaps.data.grid import Lookup
 from hypercaps.data.labels import DoubtfulLabel, Legend
-from hypercaps.data.scene import Lookup, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.errors import OutputError
 from hypercaps.inference.doubtful import doubtful_labels
 from hypercaps.io.writers.points import doubtful_file, write_doubtful

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import plan_windows
 from hypercaps.data.window import tile_windows
 from hypercaps.inference.read_ahead import read_ahead

@@ -14,8 +14,9 @@ import rasterio
 import shapely
 
 from hypercaps.classifier import ConvCapsClassifier
+from hypercaps.data.grid import Lookup
 from hypercaps.data.labels import Legend, Suggestion
-from hypercaps.data.scene import Lookup, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import tile_windows
 from hypercaps.errors import LabelsError, OutputError, SceneError
 from hypercaps.inference.predict import MappedWindow

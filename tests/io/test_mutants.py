@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypercaps.data.scene import Pixels
+from hypercaps.data.pixels import Pixels
 from hypercaps.errors import DataWarning, HypercapsError, SceneError
 from hypercaps.io.open import open_scene
 from hypercaps.io.readers.envi import read_header

@@ -18,8 +18,10 @@ import rasterio
 from matplotlib.image import imread
 
 from hypercaps import ConvCapsClassifier
+from hypercaps.data.grid import Lookup
 from hypercaps.data.labels import Legend
-from hypercaps.data.scene import Lookup, Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, OutputError, SceneError
 from hypercaps.inference.predict import MappedWindow

@@ -13,8 +13,9 @@ import pyogrio
 import rasterio
 import shapely
 
+from hypercaps.data.grid import Affine
 from hypercaps.data.labels import Labels
-from hypercaps.data.scene import Affine, Scene
+from hypercaps.data.scene import Scene
 from support.scenes import make_cube
 
 DRIVERS = {"gpkg": "GPKG", "geojson": "GeoJSON", "shp": "ESRI Shapefile", "fgb": "FlatGeobuf"}

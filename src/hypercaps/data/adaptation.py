@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import PixelReader, Pixels, Scene
+from hypercaps.data.pixels import PixelReader, Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.errors import SceneError
 
 MODES = ("auto", "none", "mean", "standardise")

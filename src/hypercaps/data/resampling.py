@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.median import median
-from hypercaps.data.scene import PixelReader, Pixels, Scene
+from hypercaps.data.pixels import PixelReader, Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.errors import SceneError, warn_data
 
 Floats = npt.NDArray[np.float64]

@@ -3,84 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.absurd import FACTOR, AbsurdPixels, find_absurd, largest_plausible
 from hypercaps.data.display import Displayed
+from hypercaps.data.grid import Affine, Lookup, MapGrid
+from hypercaps.data.pixels import ArrayReader, PixelReader, Pixels, SelectsBands, select_bands
 from hypercaps.data.text import printable
 from hypercaps.data.window import Window, boxes_around, parts_in_blocks
 from hypercaps.errors import SceneError
 
-# Coefficients (a, b, c, d, e, f) of x = a*col + b*row + c, y = d*col + e*row + f; rotated grids included.
-Affine = tuple[float, float, float, float, float, float]
-
 _SAMPLES = 16  # windows that a fingerprint is made of (and one more), and their side in pixels
 _SAMPLE_SIDE = 8
 _STRIP_VALUES = 1 << 23  # values read at a time from the whole scene: 32 MB of float32
-
-
-class Pixels(NamedTuple):
-    """The pixels of a window of a scene."""
-
-    values: npt.NDArray[np.float32]  # (h, w, bands), physical units; undefined where not valid
-    valid: npt.NDArray[np.bool_]  # (h, w)
-
-    def checksum(self) -> int:
-        """CRC-32 of the sums over rows and over columns, and of the validity; near the speed of memory."""
-        rows, cols, bands = self.values.shape
-        across, down = np.zeros(rows, dtype="<u4"), np.zeros(cols * bands, dtype="<u4")
-        for row, (line, valid) in enumerate(zip(self.values, self.valid, strict=True)):
-            defined = line if valid.all() else np.where(valid[:, None], line, 0)
-            words = np.ascontiguousarray(defined, dtype="<f4").view("<u4").ravel()
-            across[row] = words.sum(dtype=np.uint32)
-            down += words
-        parts = (across, down, np.packbits(self.valid))
-        return zlib.crc32(b"".join(part.tobytes() for part in parts))
-
-
-PixelReader = Callable[[slice, slice], Pixels]
-Bands = npt.NDArray[np.intp]  # positions of bands, from 0
-
-
-@runtime_checkable
-class SelectsBands(Protocol):
-    """A reader that can also read some bands without reading all."""
-
-    def select(self, chosen: Bands) -> PixelReader: ...
-
-
-class MapGrid(NamedTuple):
-    """Size and georeference of a raster."""
-
-    shape: tuple[int, int]  # rows, columns
-    crs: str | None = None
-    transform: Affine | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Lookup:
-    """Geometry lookup table (GLT): the pixel of a swath scene for each pixel of a map-projected grid.
-
-    A swath scene, in sensor geometry, is classified in its own rows and columns; its map is then projected by this
-    table.
-    """
-
-    rows: npt.NDArray[np.int32]  # (rows, columns of the grid): row in the scene, from 0; -1 where there is no data
-    cols: npt.NDArray[np.int32]  # the same for columns
-    crs: str
-    transform: Affine
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows.shape[0], self.rows.shape[1]
 
 
 @dataclass(frozen=True)
@@ -173,7 +114,7 @@ class Scene(Displayed):
                 f"all {self.bands} bands of scene {self.name!r} are marked bad: at least one good band is expected"
             )
         object.__setattr__(self, "shape", (self.rows, self.cols, bands.size))  # the class is frozen
-        object.__setattr__(self, "reader", _select_bands(self.reader, bands))
+        object.__setattr__(self, "reader", select_bands(self.reader, bands))
         for name in ("wavelengths", "fwhm"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.asarray(getattr(self, name))[bands])
@@ -475,44 +416,3 @@ def _check_cube(array: npt.NDArray[Any], name: str) -> None:
         )
     if array.dtype.kind not in "iuf":
         raise SceneError(f"scene {name!r} holds {array.dtype} values: a cube of integers or real numbers is expected")
-
-
-def _select_bands(reader: PixelReader, bands: npt.NDArray[np.intp]) -> PixelReader:
-    """A reader of some of the bands of ``reader``, with the same validity."""
-
-    def read(rows: slice, cols: slice) -> Pixels:
-        values, valid = reader(rows, cols)
-        return Pixels(np.take(values, bands, axis=2), valid)
-
-    return read
-
-
-@dataclass(frozen=True)
-class ArrayReader:
-    """A reader of anything that slices like a (rows, columns, bands) array; of all bands, or of ``bands``."""
-
-    array: Any
-    nodata: float | None = None
-    bands: Bands | None = None
-
-    def __call__(self, rows: slice, cols: slice) -> Pixels:
-        window = self.array[rows, cols]  # (h, w, bands)
-        if self.bands is not None:
-            window = window[:, :, self.bands]
-        raw = np.asarray(window)
-        with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf: invalid below
-            values = np.ascontiguousarray(raw, dtype=np.float32)
-        if raw.dtype.kind == "f":
-            valid = np.asarray(np.isfinite(values).all(axis=2))
-        else:  # integers are always finite
-            valid = np.ones(values.shape[:2], dtype=bool)
-        # Not imported, or another thread is just importing it: nobody has made a masked array.
-        masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
-        if masked is not None and isinstance(window, masked):
-            valid &= ~np.ma.getmaskarray(window).any(axis=2)
-        if self.nodata is not None:  # compared with the stored values, before any conversion
-            valid &= ~(raw == self.nodata).any(axis=2)
-        return Pixels(values, valid)
-
-    def select(self, chosen: Bands) -> PixelReader:
-        return replace(self, bands=chosen if self.bands is None else self.bands[chosen])

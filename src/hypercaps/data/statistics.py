@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 
 Array = npt.NDArray[np.float64]

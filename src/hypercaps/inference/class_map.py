@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.display import Displayed
+from hypercaps.data.grid import Affine, Lookup, MapGrid
 from hypercaps.data.labels import Legend
-from hypercaps.data.scene import Affine, Lookup, MapGrid
 
 if TYPE_CHECKING:
     import xarray

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.compute import linalg, native
-from hypercaps.data.scene import Pixels
+from hypercaps.data.pixels import Pixels
 from hypercaps.inference.patch_means import patch_means
 from hypercaps.training.preprocessing import project
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.compute import native
-from hypercaps.data.scene import Pixels
+from hypercaps.data.pixels import Pixels
 from hypercaps.inference.model import TrainedModel
 from hypercaps.inference.patch_means import patch_means
 from hypercaps.models.protocols import Linear

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from hypercaps.data.invalid import warn_of_invalid
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import SceneError

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import TILE
 from hypercaps.data.window import Window
 from hypercaps.training.patches import mirrored

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hypercaps.data.scene import PixelReader, Pixels, Scene, SelectsBands
+from hypercaps.data.pixels import PixelReader, Pixels, SelectsBands
+from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning, SceneError
 from hypercaps.io.damage import translate_errors
 from hypercaps.io.raster import Bands

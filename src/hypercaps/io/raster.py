@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.data.colors import Rgb
+from hypercaps.data.grid import Affine, Lookup
 from hypercaps.data.labels import Labels, Legend
-from hypercaps.data.scene import Affine, Lookup, PixelReader, Pixels, Scene
+from hypercaps.data.pixels import PixelReader, Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError, SceneError, warn_data
 

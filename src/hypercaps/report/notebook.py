@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from hypercaps.data.labels import Labels, Legend
-from hypercaps.data.scene import Scene, SelectsBands
+from hypercaps.data.pixels import SelectsBands
+from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.metrics import Scores

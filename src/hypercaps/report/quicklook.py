@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.pixels import Pixels
 from hypercaps.data.resampling import usable_wavelengths
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.data.window import tile_windows
 from hypercaps.report.figure import NO_DATA_COLOR

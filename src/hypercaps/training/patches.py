@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from hypercaps.compute import native
 from hypercaps.compute.normals import standard_normal
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.training.preprocessing import Preprocessing
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import HypercapsError
 

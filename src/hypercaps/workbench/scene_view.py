@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.compute.blas import one_blas_thread
-from hypercaps.data.scene import Pixels, Scene
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.workbench.overviews import FIRST, Overviews
 from hypercaps.workbench.pixel_reader import SIDE, PixelReader
 from hypercaps.workbench.png import encode_png

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hypercaps.data.scene import Pixels, Scene, SelectsBands
+from hypercaps.data.pixels import Pixels, SelectsBands
+from hypercaps.data.scene import Scene
 from hypercaps.data.window import Window
 from hypercaps.io.readers.open_files import keep_open
 from hypercaps.workbench.pixel_reader import SIDE

@@ -12,7 +12,8 @@ import scipy.io
 import shapely
 from rasterio.errors import NotGeoreferencedWarning
 
-from hypercaps.data.scene import Affine, Lookup, Scene
+from hypercaps.data.grid import Affine, Lookup
+from hypercaps.data.scene import Scene
 from hypercaps.errors import LabelsError
 from hypercaps.io.open import open_mask
 from support.vectors import GRID, TURNED, scene_on, write

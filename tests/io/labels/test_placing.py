@@ -12,7 +12,9 @@ import pytest
 import rasterio.warp
 import shapely
 
-from hypercaps.data.scene import Affine, Pixels, Scene
+from hypercaps.data.grid import Affine
+from hypercaps.data.pixels import Pixels
+from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.open import open_labels, open_mask
 from support.vectors import GRID, KINDS, SQUARES, names, scene_on, write

@@ -14,8 +14,9 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hypercaps.data.grid import Affine, Lookup
 from hypercaps.data.labels import Labels
-from hypercaps.data.scene import Affine, Lookup, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning, LabelsError
 from hypercaps.io.labels import layer as vector_layer
 from hypercaps.io.labels.class_field import choose_fields

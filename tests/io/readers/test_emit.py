@@ -14,7 +14,8 @@ from rasterio.crs import CRS
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
-from hypercaps.data.scene import Lookup, Scene
+from hypercaps.data.grid import Lookup
+from hypercaps.data.scene import Scene
 from hypercaps.errors import DataWarning, LabelsError, SceneError
 from hypercaps.io.detect import detect_file
 from hypercaps.io.labels.regrid import grid_to_swath

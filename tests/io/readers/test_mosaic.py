@@ -17,7 +17,7 @@ from rasterio.crs import CRS
 from typer.testing import CliRunner
 
 from hypercaps.cli import app
-from hypercaps.data.scene import ArrayReader
+from hypercaps.data.pixels import ArrayReader
 from hypercaps.data.splits import draw_folds, label_units
 from hypercaps.data.window import Window
 from hypercaps.errors import DataWarning, LabelsError, SceneError

@@ -19,8 +19,9 @@ import pytest
 import rasterio
 from rasterio.errors import NotGeoreferencedWarning
 
+from hypercaps.data.grid import Affine, MapGrid
 from hypercaps.data.labels import Legend, LegendEntry
-from hypercaps.data.scene import Affine, MapGrid, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.errors import OutputError
 from hypercaps.io.open import open_labels
 from hypercaps.io.writers import cog

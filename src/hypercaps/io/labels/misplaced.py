@@ -7,7 +7,7 @@ import numpy.typing as npt
 import shapely
 from rasterio.crs import CRS
 
-from hypercaps.data.scene import MapGrid
+from hypercaps.data.grid import MapGrid
 from hypercaps.io.labels.layer import Box, Geometries
 from hypercaps.io.labels.rasterize import bounding_box
 

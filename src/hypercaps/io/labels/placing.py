@@ -10,7 +10,8 @@ import shapely
 from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
-from hypercaps.data.scene import Lookup, MapGrid, Scene
+from hypercaps.data.grid import Lookup, MapGrid
+from hypercaps.data.scene import Scene
 from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.layer import Features, Geometries, VectorLayer
 from hypercaps.io.labels.misplaced import finite_coordinates, likely_mistake

@@ -22,7 +22,7 @@ from rasterio.crs import CRS
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.warp import transform as transform_points
 
-from hypercaps.data.scene import MapGrid
+from hypercaps.data.grid import MapGrid
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import LabelsError
 from hypercaps.io.labels.fates import Fate, Fates

@@ -16,8 +16,9 @@ from rasterio.crs import CRS
 from rasterio.enums import Resampling
 from rasterio.warp import reproject
 
+from hypercaps.data.grid import Affine, Lookup
 from hypercaps.data.labels import Labels
-from hypercaps.data.scene import Affine, Lookup, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.errors import LabelsError, SceneError, warn_data
 from hypercaps.io.raster import StoredRaster
 

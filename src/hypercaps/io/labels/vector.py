@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.grid import Lookup
 from hypercaps.data.labels import Labels
-from hypercaps.data.scene import Lookup, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.errors import LabelsError, warn_data
 from hypercaps.io.labels.class_field import Classes, ClassFields, as_texts, choose_fields, make_classes
 from hypercaps.io.labels.fates import Fate, Fates, fates_message, features_noun

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Lookup
+from hypercaps.data.grid import Lookup
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Floats, RawWindow, StoredRaster, nm_per_unit

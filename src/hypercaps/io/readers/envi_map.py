@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hypercaps.data.scene import Affine
+from hypercaps.data.grid import Affine
 from hypercaps.errors import SceneError, warn_data
 
 if TYPE_CHECKING:  # imported for files that have a georeference

@@ -11,7 +11,7 @@ import rasterio
 from rasterio.crs import CRS
 from rasterio.errors import CRSError
 
-from hypercaps.data.scene import Affine
+from hypercaps.data.grid import Affine
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.readers.variables import Variable, find
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Affine
+from hypercaps.data.grid import Affine
 from hypercaps.data.window import Window, covered_pixels
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.raster import Bands, Bools, RawWindow, StoredRaster

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.data.scene import Affine
+from hypercaps.data.grid import Affine
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.arrays import StoredArray
 from hypercaps.io.raster import Bands, Bools, Floats, RawWindow, StoredRaster, ranges

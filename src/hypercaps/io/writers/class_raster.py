@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.grid import MapGrid
 from hypercaps.data.labels import Legend
-from hypercaps.data.scene import MapGrid
 from hypercaps.io.writers.atomic import write_all_or_nothing
 from hypercaps.io.writers.cog import encode, write_cog
 from hypercaps.io.writers.legend_files import legend_files

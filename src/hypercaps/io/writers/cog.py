@@ -22,7 +22,7 @@ from rasterio.errors import NotGeoreferencedWarning, RasterioError
 from rasterio.io import MemoryFile
 from rasterio.windows import Window as RasterWindow
 
-from hypercaps.data.scene import MapGrid
+from hypercaps.data.grid import MapGrid
 from hypercaps.data.window import Window, tile_windows
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.raster_kind import RasterKind

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.grid import MapGrid
 from hypercaps.data.labels import Labels
-from hypercaps.data.scene import MapGrid, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.data.splits.polygons import connected_areas
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.atomic import write_bytes, write_csv

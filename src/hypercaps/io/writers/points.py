@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.grid import Lookup
 from hypercaps.data.labels import DoubtfulLabel, Suggestion
-from hypercaps.data.scene import Lookup, Scene
+from hypercaps.data.scene import Scene
 from hypercaps.errors import OutputError
 from hypercaps.io.writers.atomic import write_bytes, write_csv
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.grid import Affine
 from hypercaps.data.labels import Legend
-from hypercaps.data.scene import Affine
 from hypercaps.errors import MissingLibraryError
 from hypercaps.io.readers.georeference import crs_of_text
 
