@@ -26,7 +26,8 @@ from hypercaps.io.raster import Bands, RawWindow, StoredRaster, ranges
 from hypercaps.io.readers.band_tags import BandTags
 from hypercaps.io.readers.envi import reflectance_factor
 from hypercaps.io.readers.open_files import opened
-from hypercaps.io.readers.tiff_check import Blocks, check_tiff
+from hypercaps.io.readers.tiff_blocks import Blocks
+from hypercaps.io.readers.tiff_check import check_tiff
 from hypercaps.io.xml import read_xml
 
 Masks = Literal["none", "one", "each"]  # mask bands in the file: one for all bands, or one for each
@@ -106,7 +107,9 @@ def geotiff_raster(path: Path, address: str | None = None) -> StoredRaster:
             path,
             (dataset.height, dataset.width, len(indexes)),
             dtype,
-            _taker(address or path, indexes, masks, blocks),
+            _taker(address or path, indexes, masks, blocks)
+            if blocks is None or masks != "none" or not blocks.can_decode(dtype)
+            else _decoder(blocks, indexes),
             wavelengths=waves,
             fwhm=fwhm,
             good=tags.good(),
@@ -149,6 +152,11 @@ def _taker(
             return RawWindow(stored, np.moveaxis(masked, 0, -1) > 0)
 
     return take
+
+
+def _decoder(blocks: Blocks, indexes: list[int]) -> Callable[[slice, slice, Bands], RawWindow]:
+    """Like ``_taker``, without GDAL."""
+    return lambda rows, cols, bands: RawWindow(blocks.read(rows, cols, [indexes[band] for band in bands]), None)
 
 
 def checked_sidecars(path: Path) -> Element | None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hypercaps.errors import SceneError, warn_data
 from hypercaps.io.limits import check_claim
-from hypercaps.io.readers.inflate import inflated_length
+from hypercaps.io.readers.tiff_blocks import Blocks, Coding, Grid, Numbers
 from hypercaps.io.xml import parse_xml
-
-Numbers = npt.NDArray[np.uint64]
 
 _INTEGERS = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # field types of unsigned integers; the last is BigTIFF's
 _ASCII = 2
@@ -29,52 +27,22 @@ _TYPE_BYTES = {
 _MAX_FIELDS = 4096
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _SAMPLES, _STRIP_ROWS, _PLANAR = 256, 257, 258, 259, 277, 278, 284
 _TILE_WIDTH, _TILE_HEIGHT, _SUB_DIRECTORIES = 322, 323, 330
+_PHOTOMETRIC, _FILL_ORDER, _PREDICTOR, _FORMAT = 262, 266, 317, 339
 _STRIPS, _TILES = (273, 279), (324, 325)  # tags of their offsets and of their lengths
 _COG_MARK = b"GDAL_STRUCTURAL_METADATA"  # follows the header of a Cloud Optimized GeoTIFF
-_DEFLATE = (8, 32946)  # two codes for the same compression
+_KINDS = {1: "u", 2: "i", 3: "f"}  # of numbers, by their format in the file
+_PLAIN_PHOTOMETRIC = (0, 1, 2, 3)  # of colours that a reader gives as they are stored
 _METADATA, _NODATA = 42112, 42113  # GDAL's own text fields
 _NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|nan|inf|1\.#\w+)\s*", re.IGNORECASE)
-
-
-class Blocks:
-    """The tiles or strips of a file, as its first directory lists them."""
-
-    def __init__(self, path: Path, grid: _Grid, compression: int, offsets: Numbers, counts: Numbers) -> None:
-        self.path, self.grid, self.offsets, self.counts = path, grid, offsets, counts
-        self.written = (offsets > 0) & (counts > 0)
-        self.missing = grid.blocks - int(np.count_nonzero(self.written))
-        # Only deflated blocks have a checksum. Each is verified once.
-        self.unchecked = self.written.copy() if compression in _DEFLATE and grid.bits else np.zeros(0, dtype=bool)
-
-    def check(self, rows: slice, cols: slice, bands: list[int]) -> None:
-        """Verify the checksums of the blocks that hold a window of these bands (counted from 1)."""
-        if not self.unchecked.any():
-            return
-        grid = self.grid
-        planes = sorted({band - 1 for band in bands}) if grid.planes > 1 else [0]
-        down = np.arange(rows.start // grid.rows, -(-rows.stop // grid.rows))
-        across = np.arange(cols.start // grid.columns, -(-cols.stop // grid.columns))
-        touched = ((np.array(planes)[:, None, None] * grid.down + down[:, None]) * grid.across + across).ravel()
-        with self.path.open("rb") as file:
-            for block in touched[self.unchecked[touched]].tolist():
-                file.seek(int(self.offsets[block]))
-                if not self._is_intact(file.read(int(self.counts[block]))):
-                    raise SceneError(f"{self.path} is damaged: block {block:,} fails its checksum; get the file again")
-                self.unchecked[block] = False
-
-    def _is_intact(self, deflated: bytes) -> bool:
-        """Whether a block inflates to its expected length with the right checksum (GDAL does not verify all)."""
-        full, last = self.grid.block_bytes
-        length = inflated_length(deflated, full)
-        return length is not None and length >= last
 
 
 def check_tiff(path: Path) -> Blocks:
     """The blocks of a TIFF; refuses one whose directory describes more than the file holds."""
     with path.open("rb") as file:
         directory = _Directory(file, path)
-        grid = _Grid.of(directory)
+        grid = _grid(directory)
         offsets, counts = (directory.numbers(tag) for tag in (_TILES if grid.tiled else _STRIPS))
+        coding = _coding(directory, grid.bits)
         _check_texts(directory)
     listed = min(offsets.size, counts.size)
     if listed < grid.blocks:
@@ -82,10 +50,9 @@ def check_tiff(path: Path) -> Blocks:
             f"{path} describes {grid.height} rows x {grid.width} columns x {grid.samples} bands in {grid.blocks:,} "
             f"blocks but lists {listed:,}: get the whole file again"
         )
-    compression = directory.one(_COMPRESSION, 1)
-    blocks = Blocks(path, grid, compression, offsets[: grid.blocks], counts[: grid.blocks])
+    blocks = Blocks(path, grid, coding, offsets[: grid.blocks], counts[: grid.blocks])
     _check_ends(directory, blocks)
-    if compression == 1 and grid.bits:
+    if blocks.coding.compression == 1 and grid.bits:
         _check_lengths(blocks)
     elif blocks.written.any():  # a block is decompressed as a whole, however small the window
         check_claim(path, "a block", grid.block_bytes[0], int(blocks.counts[blocks.written].max()))
@@ -130,44 +97,32 @@ def _check_texts(directory: _Directory) -> None:
         raise directory.damaged(f"its nodata is {nodata[:40].decode('latin-1')!r}, which is not a number")
 
 
-class _Grid(NamedTuple):
-    """How a directory divides the raster into blocks."""
+def _grid(directory: _Directory) -> Grid:
+    width, height, samples = directory.one(_WIDTH, 0), directory.one(_HEIGHT, 0), directory.one(_SAMPLES, 1)
+    tiled = directory.has_number(_TILE_WIDTH)
+    columns = directory.one(_TILE_WIDTH, 0) if tiled else width
+    rows = directory.one(_TILE_HEIGHT, 0) if tiled else min(directory.one(_STRIP_ROWS, height), height)
+    if min(width, height, samples, columns, rows) < 1:
+        raise directory.damaged("it does not give its size")
+    planes = samples if directory.one(_PLANAR, 1) == 2 else 1
+    bits = directory.numbers(_BITS, 1)
+    same_bits = int(bits[0]) if (bits == bits[0]).all() else 0
+    across, down = -(-width // columns), -(-height // rows)
+    return Grid(width, height, samples, planes, tiled, across, down, columns, rows, same_bits)
 
-    width: int
-    height: int
-    samples: int
-    planes: int  # 1: the bands of a pixel are stored together
-    tiled: bool
-    across: int  # blocks in a row of blocks
-    down: int  # rows of blocks
-    columns: int  # of a block
-    rows: int  # of a block
-    bits: int  # of a number; 0: differs between bands
 
-    @classmethod
-    def of(cls, directory: _Directory) -> _Grid:
-        width, height, samples = directory.one(_WIDTH, 0), directory.one(_HEIGHT, 0), directory.one(_SAMPLES, 1)
-        tiled = directory.has_number(_TILE_WIDTH)
-        columns = directory.one(_TILE_WIDTH, 0) if tiled else width
-        rows = directory.one(_TILE_HEIGHT, 0) if tiled else min(directory.one(_STRIP_ROWS, height), height)
-        if min(width, height, samples, columns, rows) < 1:
-            raise directory.damaged("it does not give its size")
-        planes = samples if directory.one(_PLANAR, 1) == 2 else 1
-        bits = directory.numbers(_BITS, 1)
-        same_bits = int(bits[0]) if (bits == bits[0]).all() else 0
-        across, down = -(-width // columns), -(-height // rows)
-        return cls(width, height, samples, planes, tiled, across, down, columns, rows, same_bits)
-
-    @property
-    def blocks(self) -> int:
-        return self.across * self.down * self.planes
-
-    @property
-    def block_bytes(self) -> tuple[int, int]:
-        """Uncompressed length of a block, and of one in the last row of blocks."""
-        line = -(-self.columns * (self.samples // self.planes) * self.bits // 8)
-        last = self.rows if self.tiled else self.height - (self.down - 1) * self.rows
-        return self.rows * line, last * line
+def _coding(directory: _Directory, bits: int) -> Coding:
+    formats = directory.numbers(_FORMAT, 1)
+    kind = _KINDS.get(int(formats[0])) if (formats == formats[0]).all() else None
+    plain = (
+        kind is not None
+        and bits in (8, 16, 32, 64)
+        and (kind != "f" or bits in (32, 64))
+        and directory.one(_FILL_ORDER, 1) == 1
+        and directory.one(_PHOTOMETRIC, 1) in _PLAIN_PHOTOMETRIC
+    )
+    number = np.dtype(f"{directory.order}{kind}{bits // 8}") if plain else None
+    return Coding(directory.one(_COMPRESSION, 1), directory.one(_PREDICTOR, 1), number)
 
 
 class _Directory:
