@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hypercaps.data import scene as scene_module
+from hypercaps.data import pixels as pixels_module
 from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.data.pixels import Pixels
 from hypercaps.data.scene import Scene
@@ -69,7 +69,7 @@ def test_windows_of_a_tiled_file_are_read_block_by_block(monkeypatch: pytest.Mon
         assert ((rows.stop - 1) // 16, (cols.stop - 1) // 16) == read[-1]  # never across blocks
         return whole.reader(rows, cols)
 
-    monkeypatch.setattr(scene_module, "_STRIP_VALUES", most)
+    monkeypatch.setattr(pixels_module, "VALUES_AT_ONCE", most)
     scene = replace(whole, reader=reader, block=(16, 16))
     windows = [Window(0, 4, 0, 4), Window(10, 20, 12, 18), Window(8, 12, 4, 8), Window(28, 36, 36, 50)]
     found = scene.read_windows(windows)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from hypercaps.data.window import VALUES_AT_ONCE, Window, boxes_around, parts_in_blocks
 
 
 class Pixels(NamedTuple):
@@ -81,3 +83,16 @@ class ArrayReader:
 
     def select(self, chosen: Bands) -> PixelReader:
         return replace(self, bands=chosen if self.bands is None else self.bands[chosen])
+
+
+def read_by_block(reader: PixelReader, windows: Sequence[Window], block: tuple[int, int], bands: int) -> list[Pixels]:
+    """Several small windows of a scene stored in blocks; each block is decoded once for all of them."""
+    found = [Pixels(np.empty((*at.shape, bands), dtype=np.float32), np.empty(at.shape, dtype=bool)) for at in windows]
+    for parts in parts_in_blocks(windows, block).values():
+        for box, some in boxes_around(parts, VALUES_AT_ONCE * 2 // bands):
+            values, valid = reader(box.rows, box.cols)
+            for number, part in some:
+                there, here = part.inside(box), part.inside(windows[number])
+                found[number].values[here] = values[there]
+                found[number].valid[here] = valid[there]
+    return found

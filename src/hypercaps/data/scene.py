@@ -14,14 +14,10 @@ import numpy.typing as npt
 from hypercaps.data.absurd import FACTOR, AbsurdPixels, find_absurd, largest_plausible
 from hypercaps.data.display import Displayed
 from hypercaps.data.grid import Affine, Lookup, MapGrid
-from hypercaps.data.pixels import ArrayReader, PixelReader, Pixels, SelectsBands, select_bands
+from hypercaps.data.pixels import ArrayReader, PixelReader, Pixels, SelectsBands, read_by_block, select_bands
 from hypercaps.data.text import printable
-from hypercaps.data.window import Window, boxes_around, parts_in_blocks
+from hypercaps.data.window import Window, sample_windows, strips
 from hypercaps.errors import SceneError
-
-_SAMPLES = 16  # windows that a fingerprint is made of (and one more), and their side in pixels
-_SAMPLE_SIDE = 8
-_STRIP_VALUES = 1 << 23  # values read at a time from the whole scene: 32 MB of float32
 
 
 @dataclass(frozen=True)
@@ -322,18 +318,7 @@ class Scene(Displayed):
         """Several small windows without regard to absurd values; a block of a tiled file is decoded once."""
         if self.block is None:
             return [self.reader(at.rows, at.cols) for at in windows]
-        found = [
-            Pixels(np.empty((*at.shape, self.bands), dtype=np.float32), np.empty(at.shape, dtype=bool))
-            for at in windows
-        ]
-        for parts in parts_in_blocks(windows, self.block).values():
-            for box, some in boxes_around(parts, _STRIP_VALUES * 2 // self.bands):
-                values, valid = self.reader(box.rows, box.cols)
-                for number, part in some:
-                    there, here = part.inside(box), part.inside(windows[number])
-                    found[number].values[here] = values[there]
-                    found[number].valid[here] = valid[there]
-        return found
+        return read_by_block(self.reader, windows, self.block, self.bands)
 
     def read_bands(self, bands: Sequence[int], rows: slice, cols: slice) -> Pixels:
         """Some bands of a window, valid where these have data: for pictures, since other bands need not be read.
@@ -365,8 +350,8 @@ class Scene(Displayed):
 
     def _samples(self) -> Iterator[Pixels]:
         """The windows of the fingerprint and then the whole scene, without regard to absurd values."""
-        yield from self._read_stored(list(self._sample_windows()))
-        for window in self._strips():
+        yield from self._read_stored(sample_windows(self.rows, self.cols))
+        for window in strips(*self.shape):
             yield self.reader(window.rows, window.cols)
 
     def why_invalid(self) -> str:
@@ -378,7 +363,7 @@ class Scene(Displayed):
         sha = hashlib.sha256(repr(self.shape).encode())
         if self.wavelengths is not None:
             sha.update(np.asarray(self.wavelengths, dtype="<f8").tobytes())
-        for pixels in self.read_windows(list(self._sample_windows())):
+        for pixels in self.read_windows(sample_windows(self.rows, self.cols)):
             sha.update(np.packbits(pixels.valid).tobytes())
             sha.update(np.where(pixels.valid[:, :, None], pixels.values, 0).astype("<f4").tobytes())
         return sha.hexdigest()
@@ -386,25 +371,11 @@ class Scene(Displayed):
     def digest(self) -> str:
         """SHA-256 of all values and their validity, read in strips."""
         sha = hashlib.sha256(repr(self.shape).encode())
-        for window in self._strips():
+        for window in strips(*self.shape):
             pixels = self.read(window.rows, window.cols)
             sha.update(pixels.values.tobytes())
             sha.update(pixels.valid.tobytes())
         return sha.hexdigest()
-
-    def _sample_windows(self) -> Iterator[Window]:
-        """Small windows spread over the scene: evenly spaced rows, columns in steps of 7 parts."""
-        height, width = min(_SAMPLE_SIDE, self.rows), min(_SAMPLE_SIDE, self.cols)
-        for part in range(_SAMPLES + 1):
-            r = (self.rows - height) * part // _SAMPLES
-            c = (self.cols - width) * (part * 7 % (_SAMPLES + 1)) // _SAMPLES
-            yield Window(r, r + height, c, c + width)
-
-    def _strips(self) -> Iterator[Window]:
-        """The whole scene in strips of rows."""
-        height = max(1, _STRIP_VALUES // (self.cols * self.bands))
-        for r0 in range(0, self.rows, height):
-            yield Window(r0, min(r0 + height, self.rows), 0, self.cols)
 
 
 def _check_cube(array: npt.NDArray[Any], name: str) -> None:

@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+VALUES_AT_ONCE = 1 << 23  # values of a scene that are read at a time: 32 MB of float32
+_SAMPLES = 16  # sample windows (and one more) of a scene, and their side in pixels
+_SAMPLE_SIDE = 8
+
 
 class Window(NamedTuple):
     """A rectangle of a scene: rows r0 to r1 and columns c0 to c1, ends excluded."""
@@ -40,6 +44,22 @@ def tile_windows(within: Window, rows: int, cols: int | None = None) -> Iterator
     for r in range(within.r0, within.r1, rows):
         for c in range(within.c0, within.c1, cols):
             yield Window(r, min(r + rows, within.r1), c, min(c + cols, within.c1))
+
+
+def strips(rows: int, cols: int, bands: int) -> Iterator[Window]:
+    """A whole scene in strips of rows."""
+    return tile_windows(Window(0, rows, 0, cols), max(1, VALUES_AT_ONCE // (cols * bands)), cols)
+
+
+def sample_windows(rows: int, cols: int) -> list[Window]:
+    """Small windows spread over a scene: evenly spaced rows, columns in steps of 7 parts."""
+    height, width = min(_SAMPLE_SIDE, rows), min(_SAMPLE_SIDE, cols)
+    windows = []
+    for part in range(_SAMPLES + 1):
+        r = (rows - height) * part // _SAMPLES
+        c = (cols - width) * (part * 7 % (_SAMPLES + 1)) // _SAMPLES
+        windows.append(Window(r, r + height, c, c + width))
+    return windows
 
 
 WindowPart = tuple[int, Window]  # the number of a window, and a part of it
