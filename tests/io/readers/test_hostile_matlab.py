@@ -26,18 +26,7 @@ from support.matlab_files import (
     save_v73_compressed,
 )
 
-
-@pytest.fixture
-def guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of the trial in another process, with one second of processor time for small files."""
-    monkeypatch.setattr(hdf5, "_SECONDS", 1)
-
-
-@pytest.fixture(autouse=True)
-def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That trial costs a third of a second."""
-    if "guarded" not in request.fixturenames:
-        monkeypatch.setattr(hdf5, "_is_survived", lambda path: True)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 # Files that the HDF5 library hangs on
