@@ -24,7 +24,7 @@ SMALL = {
 }
 PATCHES = {"3d-cnn": 11}  # what its smaller kernels want
 SMALLER_BATCH = {"3d-cnn": 4}  # its recipe takes small steps
-LONGER = {"mlp": 40, "3d-cnn": 30}  # epochs, where those of QUICK are not enough
+LONGER = {"mlp": 40, "3d-cnn": 15}  # epochs, where those of QUICK are not enough
 BANDS, CLASSES = 26, 3
 
 

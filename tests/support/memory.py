@@ -16,9 +16,9 @@ def peak():
 """
 
 
-def output_of(code: str) -> str:
+def output_of(code: str, seconds: float = 120) -> str:
     """What ``code`` prints; it may call ``peak()`` for the most memory it ever held, in MB."""
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
     command = [sys.executable, "-c", _PEAK + code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds).stdout
