@@ -103,10 +103,10 @@ class Results:
 
     @property
     def computer(self) -> str:
-        """The machine in words."""
+        """The machine in words, with its pace."""
         about = self.machine
         cores = f"{about['threads']} threads on {about['cores']} cores of {about['cpu']}"
-        return f"{cores}, {about['compiled_kernels']} kernels"
+        return f"{cores} ({self['sgemm_gflops']:.0f} GFLOP/s), {about['compiled_kernels']} kernels"
 
     def __getitem__(self, name: str) -> float:
         return next(row.figure for row in self.figures if row.name == name)

@@ -29,6 +29,7 @@ def results(tables: ModuleType, *, is_quick: bool = False) -> object:
     figures = [tables.Figure(name, 1234.5) for name in tables.ROWS]
     figures[0] = tables.Figure("map_over_limit", 2.346, 2.6)
     figures[3] = tables.Figure("map_vs_plain", 13.94, 7.0, at_least=True)
+    figures[2] = tables.Figure("sgemm_gflops", 133.2)
     stages = [tables.DemoStage("imports", 1.0, 1.5), tables.DemoStage("training", 12.25, 20.0)]
     machine = {"threads": 2, "cores": 4, "cpu": "Some CPU", "compiled_kernels": "avx2", "system": "Linux",
                "python": "3.11.7", "torch": "2.13.0"}  # fmt: skip
@@ -46,7 +47,7 @@ def test_the_pages_have_places_for_the_tables(page: str, places: int, tables: Mo
 
 def test_a_row_has_its_meaning_its_target_and_three_digits(tables: ModuleType) -> None:
     text = tables.figures_table(results(tables))
-    assert "2 threads on 4 cores of Some CPU, avx2 kernels; Linux, Python 3.11.7, torch 2.13.0" in text
+    assert "2 threads on 4 cores of Some CPU (133 GFLOP/s), avx2 kernels; Linux, Python 3.11.7, torch 2.13.0" in text
     assert "| `map_over_limit` | mapping over the limit | ≤ 2.6 | 2.35 |" in text
     assert "| `map_vs_plain` | mapping against the plain implementation at batch 256 | ≥ 7 | 13.9 |" in text
     assert "| `map_pixels_per_second` | pixels per second, mapping |  | 1,234 |" in text
