@@ -2,13 +2,14 @@
 
 Runs ``hypercaps train indian-pines`` in this process and prints, for each stage, the time on the clock and the time of
 all cores, without those of the stages inside it, as the table of docs/speed.md. What another thread does beside a stage
-counts to its cores.
+counts to its cores. `make bench` runs it too, with ``--json`` first, which prints the stages on one line for a program.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import json
 import sys
 import tempfile
 import threading
@@ -18,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from speed_tables import DemoStage, Results, stages_table
 
 _BEGUN = time.perf_counter() - time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)  # roughly the start of Python
 
@@ -104,6 +107,17 @@ def time_function(times: Times, stage: str, place: str) -> None:
 
 
 def main() -> None:
+    options = sys.argv[1:]
+    is_for_program = options[:1] == ["--json"]
+    stages = measure(options[1:] if is_for_program else options)
+    if is_for_program:
+        print(json.dumps([list(vars(stage).values()) for stage in stages]))
+    else:
+        print(f"\n{stages_table(Results([], stages, {}, is_quick=False))}")
+
+
+def measure(options: list[str]) -> list[DemoStage]:
+    """The stages of ``hypercaps train indian-pines`` with these options."""
     times = Times()
     for stage, places in STAGES.items():
         for place in places:
@@ -113,12 +127,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "demo"
         with times.stage("other"):
-            app(["train", "indian-pines", "--out", str(out), "--quiet", *sys.argv[1:]], standalone_mode=False)
-    total = [sum(column) for column in zip(*times.of.values(), strict=True)]
-    print("\n| stage | seconds | seconds of all cores |\n|---|---|---|")
-    for stage, (clock, cores) in times.of.items():
-        print(f"| {stage} | {clock:.2f} | {cores:.2f} |")
-    print(f"| **sum** | {total[0]:.2f} | {total[1]:.2f} |")
+            app(["train", "indian-pines", "--out", str(out), "--quiet", *options], standalone_mode=False)
+    return [DemoStage(stage, clock, cores) for stage, (clock, cores) in times.of.items()]
 
 
 if __name__ == "__main__":

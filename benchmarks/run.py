@@ -11,13 +11,11 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,23 +42,10 @@ from hypercaps.training.examples import Examples
 from hypercaps.training.loop import LoopSettings, TrainingLoop
 from hypercaps.training.patches import PatchStore
 from hypercaps.training.preprocessing import PCAWhitening
+from speed_tables import DemoStage, Figure, Results, figures_table, stages_table
 
 BANDS, CLASSES, BATCH, PLAIN_BATCH, SIDE = 200, 16, 64, 256, 2048
 LARGE = 2000  # side of the scene for the peak memory, pixels
-
-
-@dataclass(frozen=True)
-class Figure:
-    name: str
-    figure: float
-    target: float | None = None
-    at_least: bool = False
-
-    @property
-    def met(self) -> bool | None:
-        if self.target is None:
-            return None
-        return self.figure >= self.target if self.at_least else self.figure <= self.target
 
 
 def multiply_adds(bands: int, classes: int) -> int:
@@ -199,16 +184,10 @@ def measure_growth(quick: bool) -> list[Figure]:
         "growth_bands": (classifying(few, 4 * BANDS, CLASSES), 4.4),  # 4.3 times the multiply-adds
         "growth_classes": (classifying(few, BANDS, 2 * CLASSES), 2.1),
     }
-    # Each job is compared with the base job of the same round, of equal length, and the median over many rounds is
-    # taken: a disturbance affects both.
-    ratios: dict[str, list[float]] = {name: [] for name in jobs}
-    for number in range(15 if quick else 50):
-        once = timed(lambda: [base() for _ in range(4)]) / 4
-        for name, (job, _) in jobs.items():
-            taken = timed(job)
-            if number:
-                ratios[name].append(taken / once)
-    return [Figure(name, statistics.median(ratios[name]), target) for name, (_, target) in jobs.items()]
+    # The base job is run four times in a row, so that what is compared takes about as long, and is disturbed as often.
+    alternating = {"base": lambda: [base() for _ in range(4)], **{name: job for name, (job, _) in jobs.items()}}
+    times = best_times(alternating, rounds=15 if quick else 50)
+    return [Figure(name, 4 * times[name] / times["base"], target) for name, (_, target) in jobs.items()]
 
 
 def measure_files(quick: bool) -> list[Figure]:
@@ -254,6 +233,13 @@ def measure_demo(quick: bool) -> list[Figure]:
     return [Figure("demo_seconds", seconds), Figure("cold_train_over_work", seconds / training, 1.45)]
 
 
+def demo_stages() -> list[DemoStage]:
+    """Where the time of the demo goes, in a process of its own."""
+    command = [sys.executable, str(Path(__file__).with_name("demo_stages.py")), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [DemoStage(*row) for row in json.loads(done.stdout.splitlines()[-1])]
+
+
 def measure_start(quick: bool) -> list[Figure]:
     """Starting a map, and training again in a warm process."""
     return [
@@ -289,17 +275,16 @@ def main() -> None:
     print(f"{'name':<26} {'figure':>10}  {'target':>10}  met")
     for part in (measure, measure_growth, measure_files, measure_start, measure_demo, measure_peak):
         for row in part(args.quick):
-            target = "" if row.target is None else f"{'>=' if row.at_least else '<='} {row.target:g}"
             met = {None: "", True: "yes", False: "no"}[row.met]
-            print(f"{row.name:<26} {row.figure:>10.2f}  {target:>10}  {met}", flush=True)
+            print(f"{row.name:<26} {row.figure:>10.2f}  {row.shown_target(('<=', '>=')):>10}  {met}", flush=True)
             figures.append(row)
-    computer = machine()
-    path = Path(__file__).with_name("results.json")
-    rows = [
-        {"name": r.name, "figure": r.figure, "target": r.target, "met": r.met, "machine": computer} for r in figures
-    ]
-    path.write_text(json.dumps(rows, indent=2) + "\n")
-    print(f"written to benchmarks/{path.name}, after {(time.perf_counter() - started) / 60:.1f} minutes")
+    results = Results(figures, [] if args.quick else demo_stages(), machine(), args.quick)
+    results.write()
+    print(f"\n{figures_table(results)}\n")
+    if results.stages:
+        print(f"{stages_table(results)}\n")
+    print(f"written to benchmarks/results.json, after {(time.perf_counter() - started) / 60:.1f} minutes")
+    print("benchmarks/speed_tables.py writes these tables into docs/speed.md and README.md")
 
 
 if __name__ == "__main__":

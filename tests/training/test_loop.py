@@ -5,12 +5,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hypercaps import Scene
+from hypercaps.compute import native
 from hypercaps.errors import Interrupted, TrainingError
-from hypercaps.models.recipes import Stage
+from hypercaps.models.capsules.loss import margin_loss
+from hypercaps.models.convcapsnet import ConvCapsNet
+from hypercaps.models.recipes import Augmentation, Stage
 from hypercaps.models.registry import get_method
 from hypercaps.training.examples import Examples
-from hypercaps.training.loop import LoopSettings, Progress, TrainingLoop
+from hypercaps.training.loop import LoopSettings, Loss, Progress, TrainingLoop
 from hypercaps.training.memory import bytes_to_train
+from hypercaps.training.patches import PatchStore
+from hypercaps.training.preprocessing import PCAWhitening
 
 
 class FakeStore:
@@ -151,3 +157,25 @@ def test_memory_for_a_step_counts_weights_and_what_the_backward_pass_needs() -> 
     assert for_one > 4 * 5 * weights  # weights, gradients, Adam's two, the best so far
     # What a sample adds: at least the hidden layer and the input, and not much more than both a few times over.
     assert 4 * 106 <= for_two - for_one <= 4 * 106 * 5
+
+
+@pytest.mark.skipif(not native.available(), reason="hypercaps was installed without compiled kernels")
+@pytest.mark.parametrize("class_size", [5, 16])  # with and without padding
+def test_gradients_that_need_no_autograd_are_those_of_autograd_to_the_bit(
+    class_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene.from_array(np.random.default_rng(0).normal(size=(12, 12, 40)))
+    store = PatchStore(scene, PCAWhitening.fit(scene), np.arange(144), 3)
+    examples = Examples(store, torch.arange(144) % 3, train=torch.arange(100), val=torch.arange(100, 144))
+
+    def train(loss: Loss) -> dict[str, Tensor]:
+        network = ConvCapsNet(40, 3, patch=3, class_size=class_size, generator=torch.Generator().manual_seed(1))
+        optimizer = get_method("convcapsnet").recipe("best").make_optimizer(network)
+        stage = Stage(epochs=3, seed=4, augmentation=Augmentation(symmetries=True, noise=0.5, one_cycle=True))
+        TrainingLoop(network, optimizer, examples, LoopSettings(loss, 37), stage).run()
+        return network.state_dict()
+
+    by_autograd = train(lambda lengths, targets: margin_loss(lengths, targets))  # not known to have a gradient
+    monkeypatch.delattr(Tensor, "backward")
+    for name, weights in train(margin_loss).items():
+        assert torch.equal(weights, by_autograd[name]), name

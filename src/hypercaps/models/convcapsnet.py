@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Generator, Tensor
 
 from hypercaps.models.capsules import kernels
 from hypercaps.models.capsules.compiled import CompiledConvCapsNet
 from hypercaps.models.capsules.layers import ClassCaps, ConvCaps1d, PrimaryCaps, SpatialConv
+from hypercaps.models.capsules.loss import margin_loss_and_gradient
 from hypercaps.models.capsules.packing import class_padding
 from hypercaps.models.capsules.sizes import ConvCapsSizes
 from hypercaps.models.parts import CapsuleNetwork, IndexedNetwork
@@ -72,3 +74,13 @@ class ConvCapsNet(IndexedNetwork, CapsuleNetwork):
 
     def by_kernels(self, spectra: Tensor, places: Tensor) -> Tensor:
         return kernels.lengths(self._stack, self.viewpoints.flatten(0, 1), self.routings, spectra, places)
+
+    @torch.no_grad()
+    def set_gradients(self, spectra: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+        self.check_places(spectra, places)
+        stack, viewpoints = self._stack, self.viewpoints
+        lengths, back = kernels.lengths_with_back(stack, viewpoints.flatten(0, 1), self.routings, spectra, places)
+        loss, gradient = margin_loss_and_gradient(lengths, targets)
+        for weight, of_weight in zip((viewpoints, *stack.weights), back(gradient), strict=True):
+            weight.grad = of_weight.contiguous().view_as(weight)
+        return loss

@@ -82,6 +82,15 @@ class IndexedNetwork(PatchNetwork):
 
         Patches are not copied: neighbouring patches share their pixels.
         """
+        self.check_places(spectra, places)
+        if kernels.usable(spectra, self.spatial.weight):
+            return self.by_kernels(spectra, places)
+        return self.by_layers(
+            spectra.index_select(0, places.flatten()).view(len(places), self.patch, self.patch, self.bands)
+        )
+
+    def check_places(self, spectra: Tensor, places: Tensor) -> None:
+        """Refuse what the kernels would read beyond its end."""
         bands, area = self.bands, self.patch**2
         fits = spectra.ndim == places.ndim == 2 and spectra.shape[1] == bands and places.shape[1] == area
         if not fits or places.dtype != torch.int32:
@@ -93,11 +102,6 @@ class IndexedNetwork(PatchNetwork):
         checked = places.numpy() if places.device.type == "cpu" else places
         if places.numel() and not (int(checked.min()) >= 0 and int(checked.max()) < len(spectra)):
             raise ModelError(f"places go beyond the {len(spectra)} spectra: whole numbers from 0 are expected")
-        if kernels.usable(spectra, self.spatial.weight):
-            return self.by_kernels(spectra, places)
-        return self.by_layers(
-            spectra.index_select(0, places.flatten()).view(len(places), self.patch, self.patch, bands)
-        )
 
 
 class CapsuleNetwork(PatchNetwork):

@@ -32,6 +32,21 @@ class IndexedForward(Protocol):
 
 
 @runtime_checkable
+class DirectGradients(Protocol):
+    """Computes the gradients of its margin loss by the compiled kernels, while ``is_batch_invariant``."""
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        """As in ``IndexedForward``."""
+
+    def set_gradients(self, spectra: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+        """Leave the gradients in the parameters as ``backward`` does, without autograd; returns the loss.
+
+        Spectra (S, C), the row of each patch's pixels in them (B, D*D) int32, and class indices (B,).
+        """
+
+
+@runtime_checkable
 class Compilable(Protocol):
     """Can be applied by the compiled kernels alone."""
 

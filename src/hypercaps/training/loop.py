@@ -15,8 +15,9 @@ from torch import Generator, Tensor, nn
 from hypercaps.compute.allocator import reused_memory
 from hypercaps.compute.devices import Device, arithmetic_here, threads_in_use
 from hypercaps.errors import CheckpointError, Interrupted, Paused, TrainingError, warn_data
+from hypercaps.models.capsules.loss import margin_loss
 from hypercaps.models.history import EpochRecord, History
-from hypercaps.models.protocols import kernel_threads
+from hypercaps.models.protocols import DirectGradients, kernel_threads
 from hypercaps.models.recipes import Stage
 from hypercaps.training.checkpoint import StageNumbers, StageState, load_optimizer, optimizer_arrays
 from hypercaps.training.checkpoint_file import CheckpointFile
@@ -105,6 +106,7 @@ class TrainingLoop:
         self._order = Generator().manual_seed(stage.seed)
         self._noise = np.random.default_rng(stage.seed)
         self._turns = symmetries(self._store.patch).to(device) if stage.augmentation.symmetries else None  # (8, D*D)
+        self._direct = _direct_gradients(network, settings)
         self._highest_rates = [group["lr"] for group in optimizer.param_groups]
         self._records: list[EpochRecord] = []
         self._best = _Best()
@@ -198,26 +200,34 @@ class TrainingLoop:
 
     def _step(self, batch: Tensor) -> float:
         """One step of the optimizer on patches ``batch`` (B,); their mean loss."""
-        with self.settings.device.arithmetic():
-            loss = self._loss(batch)
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        if self._direct is not None:
+            places = self._store.places(batch, self._draw_turns(batch))
+            loss = self._direct.set_gradients(self._store.spectra, places, self.examples.targets[batch])
+        else:
+            with self.settings.device.arithmetic():
+                loss = self._loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
         value = loss.item()
         self.optimizer.step()
         return value
 
     def _loss(self, batch: Tensor) -> Tensor:
-        targets, count, device = self.examples.targets[batch], len(batch), batch.device
-        turned = None  # (B, D*D)
-        if self._turns is not None:
-            turned = self._turns[torch.randint(len(self._turns), (count,), generator=self._order).to(device)]
+        targets, turned = self.examples.targets[batch], self._draw_turns(batch)
         if self.settings.semi_supervised is None:
             return self.settings.loss(patch_scores(self.network, self._store, batch, turned), targets)
         patches = self._store.gather(batch, turned)
         unlabelled = self.examples.unlabelled  # may be empty: then only labelled pixels are reconstructed
         if len(unlabelled):
-            unlabelled = unlabelled[torch.randint(len(unlabelled), (count,), generator=self._order)]
+            unlabelled = unlabelled[torch.randint(len(unlabelled), (len(batch),), generator=self._order)]
         return self.settings.semi_supervised(self.network, patches, targets, self._store.gather(unlabelled))
+
+    def _draw_turns(self, batch: Tensor) -> Tensor | None:
+        """The order in which each patch of a batch (B,) is read, (B, D*D); None: as it is."""
+        if self._turns is None:
+            return None
+        drawn = torch.randint(len(self._turns), (len(batch),), generator=self._order)
+        return self._turns[drawn.to(batch.device)]
 
     def _report(self, epoch: int, share: float, loss: float) -> None:
         """Report progress, and keep a checkpoint if it is time: ``share`` of the epoch is done, with mean ``loss``.
@@ -311,6 +321,14 @@ class TrainingLoop:
         self._started = now - numbers.seconds
         if numbers.batches:
             self._order_later = state.random["order"]
+
+
+def _direct_gradients(network: nn.Module, settings: LoopSettings) -> DirectGradients | None:
+    """The network if it can set its gradients without autograd, which takes as long as a quarter of a small step."""
+    is_margin_loss = settings.loss is margin_loss and settings.semi_supervised is None
+    if is_margin_loss and settings.device.is_plain and isinstance(network, DirectGradients):
+        return network if network.is_batch_invariant else None
+    return None
 
 
 def _computed_on() -> str:

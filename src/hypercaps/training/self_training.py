@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
+from hypercaps.compute.allocator import reused_memory
 from hypercaps.models.protocols import kernel_threads
 from hypercaps.training import label_propagation
 from hypercaps.training.examples import Examples, all_scores
@@ -87,4 +88,5 @@ def _propagated_labels(
         targets = examples.targets[examples.train]
         by_lda = window_lda(store, grid.whitening, examples.train, targets, scores.shape[1])
         scores = scores * np.power(by_lda, _GUIDE_STRENGTH)
-    return label_propagation.pseudo_labels(label_propagation.propagate(scores, laplacian, seeds, classes))
+    with reused_memory():  # every step of the solver makes a new array of some MB
+        return label_propagation.pseudo_labels(label_propagation.propagate(scores, laplacian, seeds, classes))

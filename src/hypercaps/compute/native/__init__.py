@@ -274,19 +274,21 @@ def run(name: str, *arguments: Any) -> None:
     """Run a kernel on all threads. The arguments are the fields of its job in ``kernels.c``, in their order."""
     pool = _pool()
     assert pool is not None
-    job = (ctypes.c_int64 * len(arguments))(*(_number(argument) for argument in arguments))
+    job = (ctypes.c_int64 * len(arguments))(*map(_number, arguments))
     if pool.run(_KERNELS.index(name), job, threads() - 1):
         raise MemoryError("no memory is left for the compiled kernels")
 
 
 def _number(argument: Any) -> int:
     """An integer itself, the address of an array, tensor or structure, 0 for None."""
+    if type(argument) is int:
+        return argument
     if isinstance(argument, np.ndarray):
         assert argument.flags.c_contiguous
         return argument.ctypes.data
-    if (torch := _torch()) is not None and isinstance(argument, torch.Tensor):
-        assert argument.is_contiguous() and argument.device.type == "cpu"
-        return int(argument.data_ptr())
     if isinstance(argument, ctypes.Structure):
         return ctypes.addressof(argument)
-    return 0 if argument is None else int(argument)
+    if argument is None:
+        return 0
+    assert argument.is_contiguous() and argument.is_cpu  # a tensor
+    return int(argument.data_ptr())

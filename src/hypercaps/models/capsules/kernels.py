@@ -7,6 +7,7 @@ without compiled kernels, use ``route_through_weights``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,22 +200,59 @@ def lengths(stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, 
     return result
 
 
+def lengths_with_back(
+    stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor
+) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
+    """Lengths of the class capsules (B, n) without autograd, and what takes their gradient back through the layers.
+
+    That function returns the gradients with respect to the viewpoints and to each of ``stack.weights``, with the bits
+    that autograd finds by ``lengths``.
+    """
+    results, found = _LengthResults.of(stack, _whole(viewpoints), iterations, spectra, places)
+
+    def back(gradient: Tensor) -> tuple[Tensor, ...]:
+        viewpoints_back, *weights_back = results.back(gradient)
+        return viewpoints_back[..., : viewpoints.shape[3]], *weights_back
+
+    return found, back
+
+
+@dataclass(frozen=True)
+class _LengthResults:
+    """Results of all four layers for some pixels: what the backward pass needs."""
+
+    layers: _LayerResults
+    routed: _RoutingResults
+
+    @classmethod
+    def of(
+        cls, stack: Stack, viewpoints: Tensor, iterations: int, spectra: Tensor, places: Tensor
+    ) -> tuple[_LengthResults, Tensor]:
+        """Run all layers; also returns the lengths (B, n)."""
+        layers, children = _LayerResults.of(stack, spectra, places)
+        children = children.view(len(places), len(viewpoints), stack.capsule)  # (B, I, e)
+        routed, capsules = _RoutingResults.of(children, viewpoints, iterations, keep=True)
+        found: Tensor = torch.linalg.vector_norm(capsules, dim=2)
+        return cls(layers, routed), found
+
+    def back(self, gradient: Tensor) -> tuple[Tensor, ...]:
+        """Gradients with respect to the viewpoints and to each of ``stack.weights``."""
+        children_back, viewpoints_back = self.routed.back(gradient, of="lengths")
+        return viewpoints_back, *self.layers.back(children_back)
+
+
 class _Lengths(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, stack: Stack, iterations: int, spectra: Tensor, places: Tensor, viewpoints: Tensor, *_: Tensor
     ) -> Tensor:
-        ctx.layers, children = _LayerResults.of(stack, spectra, places)
-        children = children.view(len(places), len(viewpoints), stack.capsule)  # (B, I, e)
-        ctx.routed, capsules = _RoutingResults.of(children, viewpoints, iterations, keep=True)
-        result: Tensor = torch.linalg.vector_norm(capsules, dim=2)
-        return result
+        ctx.results, found = _LengthResults.of(stack, viewpoints, iterations, spectra, places)
+        return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        children_back, viewpoints_back = ctx.routed.back(gradients[0], of="lengths")
-        return None, None, None, None, viewpoints_back, *ctx.layers.back(children_back)
+        return None, None, None, None, *ctx.results.back(gradients[0])
 
 
 # ---- routing by torch alone ------------------------------------------------------------------------------------------

@@ -20,17 +20,31 @@ def margin_loss(
     return loss
 
 
+def margin_loss_and_gradient(lengths: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """``margin_loss`` and its gradient with respect to the lengths (B, n), without autograd and with the same bits."""
+    loss, slope = _loss_and_slope(lengths, targets, upper=0.9, lower=0.1, down=0.5)
+    return loss, slope * (torch.ones(()) / len(lengths))
+
+
+def _loss_and_slope(
+    lengths: Tensor, targets: Tensor, *, upper: float, lower: float, down: float
+) -> tuple[Tensor, Tensor]:
+    """The mean loss, and the derivative of the sum over pixels by each length (B, n)."""
+    missed = (upper - lengths).clamp_(min=0)  # (B, n)
+    false = (lengths - lower).clamp_(min=0)
+    present = torch.zeros_like(lengths, dtype=torch.bool).scatter_(1, targets[:, None], True)  # T_k, Eq. 10
+    slope = torch.where(present, -2 * missed, 2 * down * false)
+    return torch.where(present, missed * missed, down * false * false).sum() / len(lengths), slope
+
+
 class _MarginLoss(torch.autograd.Function):
     """Eq. 9 with its gradient written out: fewer small operations than autograd's, which matters in a short step."""
 
     @staticmethod
     def forward(ctx: Any, lengths: Tensor, targets: Tensor, upper: float, lower: float, down: float) -> Tensor:
-        missed = (upper - lengths).clamp_(min=0)  # (B, n)
-        false = (lengths - lower).clamp_(min=0)
-        present = torch.zeros_like(lengths, dtype=torch.bool).scatter_(1, targets[:, None], True)  # T_k, Eq. 10
-        ctx.save_for_backward(torch.where(present, -2 * missed, 2 * down * false))
+        loss, slope = _loss_and_slope(lengths, targets, upper=upper, lower=lower, down=down)
+        ctx.save_for_backward(slope)
         ctx.pixels = len(lengths)
-        loss: Tensor = torch.where(present, missed * missed, down * false * false).sum() / ctx.pixels
         return loss
 
     @staticmethod

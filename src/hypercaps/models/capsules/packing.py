@@ -91,7 +91,9 @@ def _fill(array: Array, *sizes: int) -> Array:
     kept, last = array.shape[: -len(sizes)], array.shape[-len(sizes) :]
     full = tuple(have if size == -1 else size for size, have in zip(sizes, last, strict=True))
     filled: Array = native.empty((*kept, *full))
-    if full != last:
-        filled[...] = 0
+    if full == last:
+        filled[...] = array
+        return filled
+    filled[...] = 0
     filled[tuple(slice(size) for size in array.shape)] = array
     return filled
