@@ -87,8 +87,11 @@ class TaskRunner:
         if can_preview:
             preview = self._train_final(classifier, labels)
             scored = self._map(task, preview)
-            self._worker.report("mapped", seconds=time.monotonic() - started)
-            self._suggest(task, scored, preview.model_, labels)
+            seconds = time.monotonic() - started
+            self._suggest(
+                task, scored, preview.model_, labels
+            )  # before pages are told, so that they can ask for points
+            self._worker.report("mapped", seconds=seconds)
         on_training = self._on_scoring if can_preview else self._on_training
         observer = FoldObserver(self._on_comparing)
         classifier.fit(self._scene, labels, on_progress=on_training, observer=observer, cache=self._cache)

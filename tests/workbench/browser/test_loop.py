@@ -219,7 +219,7 @@ def test_a_click_explains_a_class_and_paints_nothing(tab: Workbench) -> None:
 
 def test_cancel_keeps_the_old_map(tab: Workbench) -> None:
     known, before = tab.state("current"), tab.map_classes()
-    _choose(tab, "Method", "mlp")
+    _choose(tab, "Method", "convcapsnet")  # takes long enough
     tab.press("Control+Enter")
     tab.page.click(".progress >> text=Cancel")
     tab.until("() => window.workbench.store.get().training === null")
