@@ -61,6 +61,13 @@ def test_an_uncertain_area_comes_before_a_border_that_is_more_uncertain() -> Non
     assert 7 <= first.row < 15 and 7 <= first.col < 15  # inside, where a label speaks for most of it
 
 
+def test_a_model_that_is_sure_of_everything_suggests_where_it_is_least_sure() -> None:
+    scores = np.zeros((40, 40, 3))
+    scores[:, :, 0], scores[20:24, 20:24, 1] = 1.0, 1e-9
+    first = suggest(windows(scores), LEGEND, 1)[0]
+    assert 20 <= first.row < 24 and 20 <= first.col < 24
+
+
 def test_points_are_spread_over_what_is_uncertain() -> None:
     rng = np.random.default_rng(0)
     scores = confident(100, 100)

@@ -112,7 +112,8 @@ def _candidates_of_window(
     usable = first >= 0 if labelled is None else (first >= 0) & ~labelled
     rows, cols = np.nonzero(usable)
     first_here, second_here = first[rows, cols], second[rows, cols]
-    margin = (window.scores[rows, cols, first_here] - window.scores[rows, cols, second_here]).astype(np.float64)
+    best = window.scores[rows, cols, first_here].astype(np.float64)  # in float32 a second score of 1e-9 would be lost
+    margin = best - window.scores[rows, cols, second_here]
     uncertainty = np.zeros(first.shape)
     uncertainty[rows, cols] = 1.0 - np.clip(margin, 0.0, 1.0)
     near = _near(uncertainty, first)[rows, cols]

@@ -246,7 +246,7 @@ class TaskRunner:
                 "row": point.row,
                 "col": point.col,
                 "first": {"id": point.first.label, "confidence": round(point.confidence, 4)},
-                "second": {"id": point.second.label, "confidence": round(max(0.0, point.confidence - point.margin), 4)},
+                "second": {"id": point.second.label},  # without a confidence: only the first one's is calibrated
             }
             for point in points
         ]

@@ -135,6 +135,7 @@ def test_suggestions_are_labelled_by_keys(tab: Workbench) -> None:
     tab.until("() => window.workbench.store.get().suggesting !== null")
     points = tab.state("suggesting")["points"]
     assert "Suggestion 1 of" in tab.text(".suggestion")
+    assert tab.text(".suggestion").count("%") == 1  # of the first guess: that of the second is not known
     tab.press(str(TRUTH[points[0]["row"], points[0]["col"]]), "x", "Space")
     tab.until("() => window.workbench.store.get().suggesting.index === 3")
     tab.press("Escape")
