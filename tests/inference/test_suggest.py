@@ -93,6 +93,17 @@ def test_a_point_speaks_only_for_what_is_mapped_as_its_class() -> None:
     assert suggest(windows(scores), LEGEND, 1, labelled=labelled)[0].first.name == "soil"
 
 
+def test_a_label_outside_of_what_is_mapped_speaks_for_every_class() -> None:
+    scores = confident(60, 60)
+    scores[10:18, 10:18] = (0.6, 0.35, 0.1)
+    scores[40:47, 40:47] = (0.3, 0.6, 0.1)
+    labelled = np.zeros((60, 60), bool)
+    labelled[14, 14] = True
+    scores[labelled] = np.nan
+    assert suggest(windows(scores), LEGEND, 1)[0].first.name == "water"
+    assert suggest(windows(scores), LEGEND, 1, labelled=labelled)[0].first.name == "soil"
+
+
 def test_labelled_pixels_and_their_neighbours_are_not_suggested() -> None:
     scores = confident(60, 60)
     scores[20:24, 20:24] = scores[50, 50] = (0.5, 0.45, 0.1)
