@@ -182,6 +182,7 @@ def test_a_killed_worker_is_told_and_the_next_training_works(browser: Browser, s
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit of memory is that of Linux")
+@pytest.mark.timeout(900)  # all of it is read, which takes minutes where other programs compute
 def test_a_scene_larger_than_memory_is_shown_labelled_and_mapped(browser: Browser, tmp_path: Path) -> None:
     shape = (3000, 2500, 150)  # 2.3 GB, of which the file system stores what is written here
     cube = np.lib.format.open_memmap(tmp_path / "large.npy", mode="w+", dtype=np.uint16, shape=shape)
@@ -205,8 +206,8 @@ def test_a_scene_larger_than_memory_is_shown_labelled_and_mapped(browser: Browse
         tab.page.click("summary:text('Options')")
         tab.page.select_option("label:has-text('Method') select", "lda")
         tab.press("Control+Enter")
-        tab.until("() => window.workbench.view.classMap.valueAt(1485, 1250)?.id === 1", seconds=180)
-        tab.until("() => window.workbench.view.classMap.valueAt(1515, 1250)?.id === 2", seconds=180)
+        tab.until("() => window.workbench.view.classMap.valueAt(1485, 1250)?.id === 1", seconds=400)
+        tab.until("() => window.workbench.view.classMap.valueAt(1515, 1250)?.id === 2", seconds=400)
         assert server.poll() is None and tab.problems == []
         context.close()
     finally:
