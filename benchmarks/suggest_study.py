@@ -2,9 +2,11 @@
 
 Indian Pines. Half of the labelled pixels are the test set; the others can be added to the training set. A model starts
 with 5 labels per class and gets 20 more per round: those that it suggests, or random ones. Both start with the same
-labels.
+labels. With --everywhere, points are suggested in the whole scene, as the workbench does, and those of no class are
+skipped; without it, only among the pixels that can be labelled.
 
 python benchmarks/suggest_study.py --seeds 4 --rounds 6
+python benchmarks/suggest_study.py --everywhere --start 3 --add 40 --rounds 1
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from hypercaps.inference.predict import windows_of
 from hypercaps.inference.suggest import suggest
 
 Pixels = npt.NDArray[np.int64]  # flat indices
+_MOST = 500  # points in the whole scene, of which many are of no class
 Scores = dict[tuple[str, int], list[tuple[float, float]]]  # (strategy, number of labels) -> OA and AA of each seed
 
 
@@ -48,9 +51,13 @@ class Experiment:
     def suggested(self, model: ConvCapsClassifier, train: Pixels, unlabelled: Pixels) -> Pixels:
         only, labelled = np.zeros(self.labels.shape, dtype=bool), np.zeros(self.labels.shape, dtype=bool)
         only.ravel()[unlabelled] = labelled.ravel()[train] = True
-        windows = model.map_windows(self.scene, windows_of(self.scene, 128), only=only, with_scores=True, raw=True)
-        points = suggest(windows, model.legend_, self.args.add, labelled=labelled)
-        return np.array([point.row * self.scene.cols + point.col for point in points])
+        asked = None if self.args.everywhere else only
+        windows = model.map_windows(self.scene, windows_of(self.scene, 128), only=asked, with_scores=True, raw=True)
+        most = _MOST if self.args.everywhere else self.args.add
+        points = suggest(windows, model.legend_, most, labelled=labelled)
+        return np.array([point.row * self.scene.cols + point.col for point in points if only[point.row, point.col]])[
+            : self.args.add
+        ]
 
     def run(self, scores: Scores) -> None:
         """Add labels round by round with both strategies; adds to ``scores``."""
@@ -94,6 +101,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--add", type=int, default=20, help="labels per round")
     parser.add_argument("--start", type=int, default=5, help="labels per class at the start")
+    parser.add_argument(
+        "--everywhere", action="store_true", help="suggest in the whole scene, and skip what has no class"
+    )
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

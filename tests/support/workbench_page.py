@@ -56,6 +56,7 @@ class Workbench:
     def open(cls, context: BrowserContext, address: str) -> Workbench:
         """Open an address in a new tab, and wait for the first picture."""
         bench = cls(context.new_page())
+        bench.page.set_default_timeout(60_000)  # of a busy machine
         bench._listen(urlsplit(address).netloc)
         bench.page.goto(address + "#test")
         bench.page.wait_for_selector("#map canvas")
@@ -93,6 +94,12 @@ class Workbench:
     def labels(self) -> np.ndarray:
         """The label raster as the page has it."""
         self.saved()
+        self.until(
+            """() => {
+              const { raster } = window.workbench.labelling;
+              return raster.get(0, 0, 0) && raster.stale.size === 0;
+            }"""
+        )
         size = self.state("scene")
         flat = self.page.evaluate(
             """([rows, cols]) => Array.from({length: rows * cols}, (_, i) =>
@@ -117,7 +124,8 @@ class Workbench:
     # ---- doing -------------------------------------------------------------------------------------------------------
 
     def place(self, row: float, col: float) -> tuple[float, float]:
-        """Where the middle of a pixel is in the window."""
+        """Where the middle of a pixel is in the window, when the map has come to rest."""
+        self.until("() => !window.workbench.view.map.getView().getAnimating()")
         box = self.page.locator("#map").bounding_box()
         assert box is not None
         at = self.page.evaluate(

@@ -37,6 +37,23 @@ def test_other_pages_see_what_is_painted(running: Served) -> None:
         assert state["classes"][0]["count"] == 5
 
 
+def test_classes_and_their_version_belong_together(running: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = running.bench
+    rows, adding = bench.class_rows, threading.Thread(target=lambda: bench.labels.add_class("water", None))
+
+    def slow_rows() -> list[dict]:
+        found = rows()
+        adding.start()
+        adding.join(0.3)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench, "class_rows", slow_rows)
+        state = bench.state("a")
+    adding.join()
+    assert (state["labels"]["version"], state["classes"]) == (0, []) and bench.labels.version == 1
+
+
 def test_a_second_page_is_told_and_can_only_look(running: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events_module, "_GRACE", 0.2)
     with running.stream("b") as second:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,41 @@ def test_suggested_points_are_not_labelled_and_go_when_they_are(page: Page) -> N
     left = page.json("/api/suggestions?count=5")["points"]
     assert (first["row"], first["col"]) not in {(one["row"], one["col"]) for one in left}
     page.done("/api/undo")
+
+
+def test_points_are_there_as_soon_as_a_page_is_told_of_the_map(page: Page, running: Served) -> None:
+    with running.stream("page") as events:
+        next_event(events, "state")
+        number = page.done("/api/train", {"view": [0, 40, 0, 40]})["id"]
+        while next_event(events, "state").get("current") != number:
+            pass
+        assert running.bench.desk.suggestions(5)
+    page.wait()
+
+
+def test_pages_are_told_in_the_order_of_what_happened(running: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, states, newer = running.bench.desk, iter(("older", "newer")), threading.Event()
+
+    def state() -> str:
+        found = next(states)
+        if found == "older":
+            newer.wait(0.3)  # meanwhile another thread has something to tell
+        return found
+
+    def tell_newer() -> None:
+        desk.jobs._observer.on_change()
+        newer.set()
+
+    monkeypatch.setattr(desk, "training_state", state)
+    told: list[str] = []
+    monkeypatch.setattr(desk._hub, "publish", lambda _, data: told.append(data))
+    threads = [threading.Thread(target=desk.jobs._observer.on_change), threading.Thread(target=tell_newer)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    assert told == ["older", "newer"]
 
 
 def test_points_that_were_not_chosen_are_told(page: Page, running: Served) -> None:

@@ -14,7 +14,7 @@ from .base import HypercapsAlgorithm
 class SuggestAlgorithm(HypercapsAlgorithm):
     NAME, TITLE = "suggest", "Suggest points"
     HELP = (
-        "Suggests pixels to label next: those at which the model is uncertain, spread over the scene and the classes. "
+        "Suggests pixels to label next, in the largest areas that the model is uncertain about. "
         "Enter the class of each point in its empty field, and train with these points and the labels before."
     )
 

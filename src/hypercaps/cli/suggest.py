@@ -36,9 +36,9 @@ def suggest(
 ) -> None:
     """Suggest which pixels to label next.
 
-    They are uncertain pixels, spread over the scene and the classes. Each point
-    has its rank, the predicted class, the second most likely class and the
-    confidence. See docs/suggest.md.
+    They lie in the largest areas that the model is uncertain about, apart from
+    each other and from the labels. Each point has its rank, the predicted class,
+    the second most likely class and the confidence. See docs/suggest.md.
     """
     from hypercaps.data.tiling import plan_windows
     from hypercaps.inference.suggest import suggest as choose

@@ -1,15 +1,15 @@
-"""Suggest pixels to label next: uncertain ones, spread over the scene and over the classes.
+"""Suggest pixels to label next: where a label would decide about the largest uncertain area.
 
-A pixel is uncertain if its margin, the difference between its two highest scores, is small. The most uncertain pixels
-lie side by side along the same few borders, where ten labels add little more information than one. So pixels are chosen
-one after another, class by class in turn, each time the one with the largest product of uncertainty and distance to the
-nearest chosen or labelled pixel.
+A pixel is uncertain if its margin, the difference between its two highest scores, is small. The most uncertain single
+pixels lie along borders and on ground of no class, where a label teaches little. So a pixel is worth the uncertainty of
+all pixels around it that are mapped as the same class, weighted by their distance. Pixels are chosen one after another:
+what lies around a chosen or labelled pixel and is mapped as its class counts less from then on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from hypercaps.inference.predict import MappedWindow
 
 KEPT = 4000  # candidates of each class: more are thinned, so that memory does not grow with the scene
 _KEPT_OF_WINDOW = 400  # of each class, in one window
-_FAR = 0.1  # of the longer side of the mapped area: larger distances count as this one
+_REACH = 0.05  # of the longer side of the mapped area: standard deviation of the weights
+_GRID = 128  # cells along the longer side of the mapped area, on which uncertainty is added up
+_NEAR = 2  # pixels to each side: around a pixel that stands for its cell
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -36,6 +38,8 @@ class _Candidates:
     second: Integers  # (N,) number of the class with the second-highest score
     margin: Floats  # (N,) the highest score minus the second
     confidence: Floats  # (N,)
+    near: Floats  # (N,) uncertainty of the class within ``_NEAR`` pixels
+    mass: Floats  # (N,) uncertainty of the pixels that this one stands for
 
     def __getitem__(self, which: Any) -> _Candidates:
         return _Candidates(*(getattr(self, field.name)[which] for field in fields(self)))
@@ -46,7 +50,7 @@ class _Candidates:
     @staticmethod
     def empty() -> _Candidates:
         none = np.empty(0, dtype=np.int64)
-        return _Candidates(none, none, none, np.empty(0), np.empty(0))
+        return _Candidates(none, none, none, *(np.empty(0) for _ in range(4)))
 
     @staticmethod
     def concatenate(parts: Sequence[_Candidates]) -> _Candidates:
@@ -65,101 +69,152 @@ def suggest(
     """Choose up to ``n`` pixels to label next, best first, from the windows of a map with raw scores.
 
     Calibrated scores would not do: many of the most uncertain pixels have the same one. Pixels that are ``labelled``
-    (rows, columns) are not suggested, and their neighbours only if nothing else is left.
+    (rows, columns) are not suggested, and what lies around them counts less.
     """
     if len(legend) < 2:
         raise SceneError("the model has only one class: no pixel can be uncertain")
     candidates = [_Candidates.empty() for _ in legend]
-    labelled_pixels: list[Integers] = [np.empty((0, 2), dtype=np.int64)]
+    known = [np.empty((0, 3), dtype=np.int64)]  # labelled pixels: row, column, number of the predicted class
     box = np.array([np.iinfo(np.int64).max, np.iinfo(np.int64).max, 0, 0])  # of the mapped area: r0, c0, r1, c1
     for window in windows:
         at = window.at
         box = np.concatenate([np.minimum(box[:2], (at.r0, at.c0)), np.maximum(box[2:], (at.r1, at.c1))])
         labelled_here = None if labelled is None else labelled[at.rows, at.cols]
+        mapped = _first_and_second(window)
         if labelled_here is not None:
-            labelled_pixels.append(np.argwhere(labelled_here) + np.array([at.r0, at.c0]))
-        for number, more in enumerate(_candidates_of_window(window, labelled_here, len(legend))):
+            rows, cols = np.nonzero(labelled_here)
+            known.append(np.stack([rows + at.r0, cols + at.c0, mapped[0][rows, cols]], axis=1))
+        for number, more in enumerate(_candidates_of_window(window, mapped, labelled_here, len(legend))):
             if len(more):
                 candidates[number] = _thinned(_Candidates.concatenate([candidates[number], more]), KEPT)
     if not any(map(len, candidates)):
         raise SceneError(f"scene {name!r} has no pixel left to suggest: all are labelled or without data")
-    far = max(1.0, _FAR * float((box[2:] - box[:2]).max()))
-    return _choose(candidates, legend, n, np.concatenate(labelled_pixels), far)
+    return _choose(candidates, legend, n, np.concatenate(known), _Grid(box))
+
+
+def _first_and_second(window: MappedWindow) -> tuple[Integers, Integers]:
+    """The numbers (h, w) of the classes with the highest and the second-highest score; -1: no class."""
+    if window.scores is None:
+        raise ValueError("windows are needed with the scores of all classes")
+    scores = np.where(np.isnan(window.scores), -np.inf, window.scores)
+    first = scores.argmax(axis=2)  # of equal scores the first, as in the map
+    np.put_along_axis(scores, first[:, :, None], -np.inf, axis=2)
+    is_valid = ~np.isnan(window.scores[:, :, 0])
+    return np.where(is_valid, first, -1), np.where(is_valid, scores.argmax(axis=2), -1)
 
 
 def _candidates_of_window(
-    window: MappedWindow, labelled: npt.NDArray[np.bool_] | None, classes: int
+    window: MappedWindow, mapped: tuple[Integers, Integers], labelled: npt.NDArray[np.bool_] | None, classes: int
 ) -> list[_Candidates]:
     """The unlabelled pixels of a window by predicted class, thinned."""
-    if window.scores is None:
-        raise ValueError("windows are needed with the scores of all classes")
-    usable = ~np.isnan(window.scores[:, :, 0])
-    if labelled is not None:
-        usable &= ~labelled
+    assert window.scores is not None
+    (first, second), at = mapped, window.at
+    usable = first >= 0 if labelled is None else (first >= 0) & ~labelled
     rows, cols = np.nonzero(usable)
-    scores = window.scores[rows, cols]  # (N, n)
-    second, first = np.argsort(scores, axis=1, kind="stable")[:, -2:].T
-    # Of equal scores the map takes the first class.
-    top = scores.argmax(axis=1)
-    second, first = np.where(top == first, second, first), top
-    best = np.take_along_axis(scores, np.stack([first, second], axis=1), axis=1).astype(np.float64)
-    margin, confidence = best[:, 0] - best[:, 1], window.confidence[rows, cols].astype(np.float64)
-    pixels = _Candidates(rows + window.at.r0, cols + window.at.c0, second.astype(np.int64), margin, confidence)
-    return [_thinned(pixels[first == number], _KEPT_OF_WINDOW) for number in range(classes)]
+    first_here, second_here = first[rows, cols], second[rows, cols]
+    best = window.scores[rows, cols, first_here].astype(np.float64)  # in float32 a second score of 1e-9 would be lost
+    margin = best - window.scores[rows, cols, second_here]
+    uncertainty = np.zeros(first.shape)
+    uncertainty[rows, cols] = 1.0 - np.clip(margin, 0.0, 1.0)
+    near = _near(uncertainty, first)[rows, cols]
+    confidence = window.confidence[rows, cols].astype(np.float64)
+    mass = uncertainty[rows, cols]
+    pixels = _Candidates(rows + at.r0, cols + at.c0, second_here, margin, confidence, near, mass)
+    return [_thinned(pixels[first_here == number], _KEPT_OF_WINDOW) for number in range(classes)]
+
+
+def _near(uncertainty: Floats, first: Integers) -> Floats:
+    """Sum (h, w) of the uncertainty of the same class within ``_NEAR`` rows and columns."""
+    total = np.zeros(uncertainty.shape)
+    shifts = range(-_NEAR, _NEAR + 1)
+    for down, right in ((d, r) for d in shifts for r in shifts):
+        here = _shifted(down), _shifted(right)
+        there = _shifted(-down), _shifted(-right)
+        total[here] += uncertainty[there] * (first[here] == first[there])
+    return total
+
+
+def _shifted(by: int) -> slice:
+    """What is left of an axis that is moved by some pixels."""
+    return slice(max(0, by), min(0, by) or None)
 
 
 def _thinned(candidates: _Candidates, most: int) -> _Candidates:
-    """Keep the most uncertain candidate of each grid cell; cells are doubled until at most ``most`` are left."""
+    """Keep one candidate of each grid cell for all; cells are doubled until at most ``most`` are left."""
     side = 1
     while len(candidates) > most:
         side *= 2
-        order = np.lexsort((candidates.cols, candidates.rows, candidates.margin))
+        order = np.lexsort((candidates.cols, candidates.rows, candidates.margin, -candidates.near))
         cells = np.stack([candidates.rows[order] // side, candidates.cols[order] // side], axis=1)
-        _, first = np.unique(cells, axis=0, return_index=True)
-        candidates = candidates[np.sort(order[first])]
+        _, first, cell_of = np.unique(cells, axis=0, return_index=True, return_inverse=True)
+        mass = np.bincount(cell_of.ravel(), weights=candidates.mass[order]).astype(np.float64)
+        candidates = replace(candidates[order[first]], mass=mass)
     return candidates
 
 
-def _choose(candidates: list[_Candidates], legend: Legend, n: int, labelled: Integers, far: float) -> list[Suggestion]:
-    """Choose up to ``n`` candidates, in rounds of one of every class, the most useful class first."""
-    distances = [_distances(own, labelled, far) for own in candidates]  # to the nearest chosen or labelled pixel
-    uncertainty = [1.0 - np.clip(own.margin, 0.0, 1.0) for own in candidates]
+class _Grid:
+    """Cells over the mapped area, and the weight of each for each other one, by rows and by columns."""
+
+    def __init__(self, box: Integers) -> None:
+        self._origin, size = box[:2], box[2:] - box[:2]
+        self._side = max(1, -(-int(size.max()) // _GRID))  # pixels
+        reach = max(1.0, _REACH * float(size.max()))
+        shape = [int(extent) for extent in -(-size // self._side)]
+        self.rows, self.cols = (self._weights(extent, reach) for extent in shape)
+
+    def _weights(self, extent: int, reach: float) -> Floats:
+        places = self._side * np.arange(extent)
+        return np.exp(-((places[:, None] - places) ** 2) / (2 * reach**2))
+
+    def cells(self, rows: Integers, cols: Integers) -> Integers:
+        """Cells (N, 2) of pixels."""
+        return (np.stack([rows, cols], axis=1) - self._origin) // self._side
+
+
+class _ClassArea:
+    """What is mapped as one class: its uncertainty that no label is near, and what each candidate is worth."""
+
+    def __init__(self, own: _Candidates, known: Integers, grid: _Grid) -> None:
+        self.own, self._grid = own, grid
+        self._cells = grid.cells(own.rows, own.cols)
+        self._mass = np.zeros((len(grid.rows), len(grid.cols)))
+        np.add.at(self._mass, tuple(self._cells.T), own.mass)
+        self._known = np.zeros_like(self._mass)  # weight of the nearest labelled or chosen pixel
+        self._is_left = np.ones(len(own), dtype=bool)
+        for row, col in np.unique(grid.cells(known[:, 0], known[:, 1]), axis=0):
+            self._cover(row, col)
+        self._weigh()
+
+    def _cover(self, row: int, col: int) -> None:
+        np.maximum(self._known, np.outer(self._grid.rows[row], self._grid.cols[col]), out=self._known)
+
+    def _weigh(self) -> None:
+        worth = self._grid.rows @ (self._mass * (1.0 - self._known)) @ self._grid.cols
+        self._worth = np.where(self._is_left, worth[tuple(self._cells.T)], 0.0)  # (N,)
+        self.best = float(self._worth.max(initial=0.0))
+
+    def take(self) -> int:
+        """Choose the best candidate: of those that share a cell, the one with most uncertainty near it."""
+        shared = np.flatnonzero(self._worth == self.best)
+        chosen = int(shared[self.own.near[shared].argmax()])
+        self._is_left[chosen] = False
+        self._cover(*self._cells[chosen])
+        self._weigh()
+        return chosen
+
+
+def _choose(candidates: list[_Candidates], legend: Legend, n: int, known: Integers, grid: _Grid) -> list[Suggestion]:
+    """Choose up to ``n`` candidates, one after another the best of all classes."""
+    # Of labelled pixels outside of the map, nobody knows as what they would be mapped: they count for every class.
+    areas = [_ClassArea(own, known[np.isin(known[:, 2], (number, -1))], grid) for number, own in enumerate(candidates)]
     chosen: list[Suggestion] = []
     while len(chosen) < n:
-        values = [u * d for u, d in zip(uncertainty, distances, strict=True)]
-        highest = {number: float(value.max()) for number, value in enumerate(values) if value.size and value.max() > 0}
-        if not highest:
+        number = int(np.argmax([area.best for area in areas]))
+        area, own = areas[number], candidates[number]
+        if area.best <= 0:
             break
-        for number in sorted(highest, key=lambda number: -highest[number])[: n - len(chosen)]:
-            value = uncertainty[number] * distances[number]
-            best = int(value.argmax())
-            if value[best] <= 0:  # the choices of other classes in this round left nothing
-                continue
-            own = candidates[number]
-            row, col, second = int(own.rows[best]), int(own.cols[best]), legend.entries[int(own.second[best])]
-            certainty = float(own.confidence[best]), float(own.margin[best])
-            chosen.append(Suggestion(len(chosen) + 1, row, col, legend.entries[number], second, *certainty))
-            pixel = np.array([[row, col]])
-            distances = [np.minimum(d, _distances(c, pixel, far)) for d, c in zip(distances, candidates, strict=True)]
+        best = area.take()
+        row, col, second = int(own.rows[best]), int(own.cols[best]), legend.entries[int(own.second[best])]
+        certainty = float(own.confidence[best]), float(own.margin[best])
+        chosen.append(Suggestion(len(chosen) + 1, row, col, legend.entries[number], second, *certainty))
     return chosen
-
-
-def _distances(candidates: _Candidates, points: Integers, far: float) -> Floats:
-    """Distance (M,) from each candidate to the nearest of ``points`` (N, 2), in units of ``far`` and at most 1."""
-    nearest = np.full(len(candidates), far * far)
-    if not len(candidates):
-        return nearest
-    # Points nearer than ``far`` lie in the same cell of a grid of that side, or in one of the eight around it.
-    by_cell: dict[tuple[int, int], list[Integers]] = {}
-    for point, cell in zip(points, np.floor(points / far).astype(np.int64).tolist(), strict=True):
-        by_cell.setdefault((cell[0], cell[1]), []).append(point)
-    cells = np.floor(np.stack([candidates.rows, candidates.cols], axis=1) / far).astype(np.int64)  # (M, 2)
-    for row, col in np.unique(cells, axis=0).tolist():
-        close = [p for r in (-1, 0, 1) for c in (-1, 0, 1) for p in by_cell.get((row + r, col + c), ())]
-        if not close:
-            continue
-        own = np.flatnonzero((cells == (row, col)).all(axis=1))
-        p_rows, p_cols = np.array(close).T  # (P,) each
-        squares = (candidates.rows[own, None] - p_rows) ** 2 + (candidates.cols[own, None] - p_cols) ** 2
-        nearest[own] = np.minimum(nearest[own], squares.min(axis=1))
-    return np.asarray(np.sqrt(nearest) / far)

@@ -88,7 +88,8 @@ class Bench:
         }
 
     def label_state(self) -> dict[str, Any]:
-        return {"classes": self.class_rows(), "labels": self.label_numbers()}
+        with self.labels.lock:  # classes and their version belong together
+            return {"classes": self.class_rows(), "labels": self.label_numbers()}
 
     def class_rows(self) -> list[dict[str, Any]]:
         rows = class_list.to_json(self.labels.classes)

@@ -66,7 +66,8 @@ class Hub:
         """The events for a page until the server or the page ends it; ``first`` makes the one to begin with."""
         tab = self._enter(client)
         try:
-            yield first()  # what happens after this page is on the list can't be missed
+            # What happens after this page is on the list can't be missed. In a thread: `first` may wait for a lock.
+            yield await asyncio.to_thread(first)
             while not self._is_closed:
                 event = await tab.queue.get()
                 yield event

@@ -87,8 +87,11 @@ class TaskRunner:
         if can_preview:
             preview = self._train_final(classifier, labels)
             scored = self._map(task, preview)
-            self._worker.report("mapped", seconds=time.monotonic() - started)
-            self._suggest(task, scored, preview.model_, labels)
+            seconds = time.monotonic() - started
+            self._suggest(
+                task, scored, preview.model_, labels
+            )  # before pages are told, so that they can ask for points
+            self._worker.report("mapped", seconds=seconds)
         on_training = self._on_scoring if can_preview else self._on_training
         observer = FoldObserver(self._on_comparing)
         classifier.fit(self._scene, labels, on_progress=on_training, observer=observer, cache=self._cache)
@@ -243,7 +246,7 @@ class TaskRunner:
                 "row": point.row,
                 "col": point.col,
                 "first": {"id": point.first.label, "confidence": round(point.confidence, 4)},
-                "second": {"id": point.second.label, "confidence": round(max(0.0, point.confidence - point.margin), 4)},
+                "second": {"id": point.second.label},  # without a confidence: only the first one's is calibrated
             }
             for point in points
         ]

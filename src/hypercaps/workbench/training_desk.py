@@ -66,6 +66,7 @@ class TrainingDesk:
         self._revisions: dict[str, int] = {}
         self._timer: threading.Timer | None = None
         self._lock = threading.RLock()
+        self._telling = threading.Lock()  # pages are told in the order of what happened
         observer = JobObserver(self._on_change, self._on_report, self._on_end, say)
         self.jobs = Jobs(self._make_worker, observer)
         if self.trainings.unreadable:
@@ -105,6 +106,10 @@ class TrainingDesk:
                 "stale": shown if is_new else None,
                 "trainings": self.trainings.describe(),
             }
+
+    def _tell_maps(self) -> None:
+        with self._telling:
+            self._hub.publish("state", self.map_state())
 
     def revision(self, number: str) -> int:
         """Of a map; it never goes back, also after a restart, because browsers keep tiles by it."""
@@ -188,7 +193,7 @@ class TrainingDesk:
         with self._lock:
             if self._mapping is not None and not self.trainings.get(self._mapping["id"]).has_map:
                 self._mapping = None
-        self._hub.publish("state", self.map_state())
+        self._tell_maps()
 
     def _discard(self, job: Job) -> None:
         """Remove what a training without a map has left."""
@@ -199,7 +204,8 @@ class TrainingDesk:
     # ---- reports of the worker ---------------------------------------------------------------------------------------
 
     def _on_change(self) -> None:
-        self._hub.publish("training", self.training_state())
+        with self._telling:
+            self._hub.publish("training", self.training_state())
 
     def _on_report(self, job: Job, report: Report) -> None:
         if report.kind == "windows":
@@ -212,7 +218,7 @@ class TrainingDesk:
             self._say("info", report.data["text"])
         elif report.kind == "scored":
             self.trainings.change(job.id, score=report.data["score"])
-            self._hub.publish("state", {"trainings": self.trainings.describe()})
+            self._tell_maps()
 
     def _on_windows(self, job: Job, report: Report) -> None:
         with self._lock:
@@ -229,7 +235,7 @@ class TrainingDesk:
         self.trainings.prune()
         with self._lock:
             self._mapping = None
-        self._hub.publish("state", self.map_state())
+        self._tell_maps()
 
     def _on_end(self, job: Job, report: Report) -> None:
         if isinstance(job.task, TrainTask):
@@ -253,13 +259,13 @@ class TrainingDesk:
                 self._mapping = None
         if not training.has_map:
             self._discard(job)
-        self._hub.publish("state", self.map_state())
+        self._tell_maps()
 
     # ---- history -----------------------------------------------------------------------------------------------------
 
     def show(self, number: str) -> None:
         self.trainings.show(number)
-        self._hub.publish("state", self.map_state())
+        self._tell_maps()
 
     def about(self, number: str) -> dict[str, Any]:
         """A training in full."""
@@ -277,10 +283,7 @@ class TrainingDesk:
             raise RefusedError("points are suggested by a training: train first", 409)
         points = self.trainings.suggestions(current)
         if points is None:
-            running = self.jobs.running
-            is_soon = running is not None and running.id == current
-            reason = "are being chosen: ask again in a moment" if is_soon else "were not chosen before it was stopped"
-            raise RefusedError(f"the points of this training {reason}", 409)
+            raise RefusedError("the points of this training were not chosen before it was stopped", 409)
         labelled = self._labels.raster.classes
         known = {one.id for one in self._labels.classes}
         free = [one for one in points if labelled[one["row"], one["col"]] == 0 and one["first"]["id"] in known]

@@ -135,6 +135,7 @@ def test_suggestions_are_labelled_by_keys(tab: Workbench) -> None:
     tab.until("() => window.workbench.store.get().suggesting !== null")
     points = tab.state("suggesting")["points"]
     assert "Suggestion 1 of" in tab.text(".suggestion")
+    assert tab.text(".suggestion").count("%") == 1  # of the first guess: that of the second is not known
     tab.press(str(TRUTH[points[0]["row"], points[0]["col"]]), "x", "Space")
     tab.until("() => window.workbench.store.get().suggesting.index === 3")
     tab.press("Escape")
@@ -219,7 +220,7 @@ def test_a_click_explains_a_class_and_paints_nothing(tab: Workbench) -> None:
 
 def test_cancel_keeps_the_old_map(tab: Workbench) -> None:
     known, before = tab.state("current"), tab.map_classes()
-    _choose(tab, "Method", "mlp")
+    _choose(tab, "Method", "convcapsnet")  # takes long enough
     tab.press("Control+Enter")
     tab.page.click(".progress >> text=Cancel")
     tab.until("() => window.workbench.store.get().training === null")

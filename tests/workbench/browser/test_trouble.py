@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,9 +28,12 @@ ROWS, COLS = 40, 50
 CUBE = make_fields(ROWS, COLS, 6)[0]
 MEMORY = 1_500_000_000  # bytes that the server and its worker may allocate each
 LIMITED = f"""
-import resource, sys
+import functools, resource, sys
 resource.setrlimit(resource.RLIMIT_DATA, ({MEMORY}, {MEMORY}))
 from hypercaps.cli import app
+from hypercaps.workbench import training_desk
+# On a busy machine a worker of low priority hardly computes, and the test waits for it.
+training_desk.Computing = functools.partial(training_desk.Computing, niceness=0)
 app(["serve", *sys.argv[1:]])
 """
 
@@ -164,8 +168,10 @@ def test_a_killed_worker_is_told_and_the_next_training_works(browser: Browser, s
         tab.click(30, 40)
         tab.saved()
         tab.press("Control+Enter")
-        tab.until("() => window.workbench.store.get().training?.epoch > 0", seconds=120)
-        os.kill(bench.bench.desk.jobs.worker.pid, signal.SIGKILL)
+        jobs = bench.bench.desk.jobs
+        while jobs.running is None or not jobs.running.progress.get("epoch"):  # the page knows later, perhaps too late
+            time.sleep(0.005)
+        os.kill(jobs.worker.pid, signal.SIGKILL)
         told(tab, "the worker process ended unexpectedly")
         tab.until("() => window.workbench.store.get().training === null")
         tab.page.click("summary:text('Options')")
@@ -176,6 +182,7 @@ def test_a_killed_worker_is_told_and_the_next_training_works(browser: Browser, s
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit of memory is that of Linux")
+@pytest.mark.timeout(900)  # all of it is read, which takes minutes where other programs compute
 def test_a_scene_larger_than_memory_is_shown_labelled_and_mapped(browser: Browser, tmp_path: Path) -> None:
     shape = (3000, 2500, 150)  # 2.3 GB, of which the file system stores what is written here
     cube = np.lib.format.open_memmap(tmp_path / "large.npy", mode="w+", dtype=np.uint16, shape=shape)
@@ -199,8 +206,8 @@ def test_a_scene_larger_than_memory_is_shown_labelled_and_mapped(browser: Browse
         tab.page.click("summary:text('Options')")
         tab.page.select_option("label:has-text('Method') select", "lda")
         tab.press("Control+Enter")
-        tab.until("() => window.workbench.view.classMap.valueAt(1485, 1250)?.id === 1", seconds=180)
-        tab.until("() => window.workbench.view.classMap.valueAt(1515, 1250)?.id === 2", seconds=180)
+        tab.until("() => window.workbench.view.classMap.valueAt(1485, 1250)?.id === 1", seconds=400)
+        tab.until("() => window.workbench.view.classMap.valueAt(1515, 1250)?.id === 2", seconds=400)
         assert server.poll() is None and tab.problems == []
         context.close()
     finally:

@@ -93,7 +93,7 @@ export function wand(row: number, col: number, tolerance: number, signal: AbortS
   return getJson(`api/wand?${query({ row, col, tolerance })}`, signal);
 }
 
-export async function importLabels(file: File, field: string): Promise<{ imported: number; classes: t.ClassInfo[]; messages: (string | t.Message)[] }> {
+export async function importLabels(file: File, field: string): Promise<t.ClassesAnswer & { imported: number; messages: (string | t.Message)[] }> {
   const headers: Record<string, string> = {
     'Content-Type': 'application/octet-stream',
     'X-Hypercaps': '1',
@@ -111,7 +111,7 @@ export const setOptions = (chosen: Partial<t.Options['chosen']>): Promise<object
 export const setView = (view: Rect): Promise<object> => post('api/view', { view: asList(view) });
 export const cancel = (): Promise<object> => post('api/cancel', {});
 export const showTraining = (id: string): Promise<object> => post(`api/trainings/${id}/show`, {});
-export const restoreTraining = (id: string): Promise<object> => post(`api/trainings/${id}/restore`, {});
+export const restoreTraining = (id: string): Promise<t.ClassesAnswer> => post(`api/trainings/${id}/restore`, {});
 
 export function errors(id: string, truth: number | null, predicted: number | null): Promise<{ spans: Span[] }> {
   return getJson(`api/trainings/${id}/errors?${query({ truth, predicted })}`);

@@ -73,13 +73,10 @@ export class FilePanel {
     }
     input.value = '';
     field.value = '';
-    this.labelling.serverStep();
     for (const message of answer.messages) notify(this.store, 'warning', typeof message === 'string' ? message : message.text);
-    const state = await attempt(this.store, api.state);
-    if (!state) return;
-    takeLabels(this.store, state);
-    this.store.set({ selected: this.store.get().selected ?? state.classes[0]?.id ?? null });
-    this.labelling.reload(state.labels.version);
+    takeLabels(this.store, answer);
+    this.store.set({ selected: this.store.get().selected ?? answer.classes[0]?.id ?? null });
+    this.labelling.reload(answer.labels.version);
     notify(this.store, 'info', `${grouped(answer.imported)} labelled pixels from ${file.name}.`);
   }
 }

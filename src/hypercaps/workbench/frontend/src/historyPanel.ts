@@ -58,13 +58,10 @@ export class HistoryPanel {
   }
 
   private async restore(id: string): Promise<void> {
-    if (!(await attempt(this.store, () => api.restoreTraining(id)))) return;
-    this.labelling.serverStep();
-    const state = await attempt(this.store, api.state);
-    if (!state) return;
-    takeLabels(this.store, state);
-    this.store.set({ current: state.current, map: state.map, stale: state.stale });
-    this.labelling.reload(state.labels.version);
+    const answer = await attempt(this.store, () => api.restoreTraining(id)); // which map is shown now is told by an event
+    if (!answer) return;
+    takeLabels(this.store, answer);
+    this.labelling.reload(answer.labels.version);
     notify(this.store, 'info', `Labels and map are as they were at ${id}. Ctrl+Z takes it back.`);
   }
 

@@ -36,6 +36,7 @@ class LabelColours implements ChunkColours {
 
   inView(chunks: ChunkId[]): void {
     const { raster, queue } = this.labelling;
+    raster.dropStale(new Set(chunks.map(({ level, x, y }) => chunkKey(level, x, y))));
     const isStale = ({ level, x, y }: ChunkId): boolean => raster.stale.has(chunkKey(level, x, y)) && queue.waiting === 0;
     this.loader.want(chunks.filter((chunk) => !raster.get(chunk.level, chunk.x, chunk.y) || isStale(chunk)));
   }
@@ -57,9 +58,8 @@ export function makeLabelLayer(store: AppStore, labelling: Labelling): ChunkLaye
   labelling.onPainted = (rect) => {
     layer.repaint(rect);
   };
-  labelling.onReload = (rect) => {
-    if (rect) layer.changed();
-    else layer.clear();
+  labelling.onReload = () => {
+    layer.changed();
   };
   let painted = '';
   store.watch(['classes', 'overlay', 'labelOpacity', 'queue'], ({ classes, overlay, labelOpacity, queue }) => {

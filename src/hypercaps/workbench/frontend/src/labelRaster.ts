@@ -45,9 +45,13 @@ export class LabelRaster {
     this.stale.delete(chunkKey(level, x, y));
   }
 
-  clear(): void {
-    this.chunks.clear();
-    this.stale.clear();
+  /** Forget what is stale and not among the chunks that are shown: it is asked for when it is seen again. */
+  dropStale(shown: ReadonlySet<string>): void {
+    for (const key of this.stale) {
+      if (shown.has(key)) continue;
+      this.chunks.delete(key);
+      this.stale.delete(key);
+    }
   }
 
   keys(): IterableIterator<string> {

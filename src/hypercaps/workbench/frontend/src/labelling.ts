@@ -2,13 +2,13 @@
 
 import * as api from './api';
 import { attempt, notify, takeLabels, type AppStore } from './appState';
-import { changeBounds, changeOf, LabelRaster, type Change } from './labelRaster';
-import { boundsOf, countPixels, SpanSet, type Rect, type Span } from './spans';
+import { changeOf, chunkKey, LabelRaster, type Change } from './labelRaster';
+import { countPixels, SpanSet, type Rect, type Span } from './spans';
 import { newUuid, StrokeQueue } from './strokeQueue';
 import type { LabelsEvent, StrokeAnswer, UndoAnswer } from './types';
 import { LocalHistory } from './undo';
 
-/** A stroke that chunks loaded meanwhile may not have yet; version null: not on the server. */
+/** A change that chunks loaded meanwhile may not have yet; version null: not on the server. */
 interface Recent {
   readonly value: number;
   readonly spans: Span[];
@@ -21,11 +21,13 @@ export class Labelling {
   readonly raster: LabelRaster;
   readonly queue: StrokeQueue;
   private readonly history = new LocalHistory();
-  private recent: Recent[] = [];
+  private recent: Recent[] = []; // in the order of the server
+  private readonly live = new Set<LiveStroke>();
   /** The server's version that the raster shows, apart from strokes under way. */
   version: number;
+  private oldest = 0; // version that a chunk must have: those asked for before a reload come too late
   onPainted: (rect: Rect) => void = () => undefined;
-  onReload: (rect: Rect | null) => void = () => undefined;
+  onReload: () => void = () => undefined;
 
   constructor(private readonly store: AppStore) {
     const { scene, labels } = store.get();
@@ -40,7 +42,14 @@ export class Labelling {
 
   /** Begin a stroke of a class (0: erase). */
   begin(value: number, tool: api.ToolName): LiveStroke {
-    return new LiveStroke(this, value, tool);
+    const stroke = new LiveStroke(this, value, tool);
+    this.live.add(stroke);
+    return stroke;
+  }
+
+  /** A stroke was finished or given up. */
+  end(stroke: LiveStroke): void {
+    this.live.delete(stroke);
   }
 
   /** Paint and send pixels that are known at once. */
@@ -64,7 +73,7 @@ export class Labelling {
 
   commit(value: number, tool: api.ToolName, spans: Span[], before: Change[], after: Change[]): void {
     const recent: Recent = { value, spans, version: null };
-    this.recent = [...this.recent.slice(-MOST_RECENT), recent];
+    this.remember([], [recent]);
     this.history.push({ before, after });
     const stroke = { stroke: newUuid(), class: value, tool, spans };
     this.queue.add({
@@ -74,7 +83,7 @@ export class Labelling {
         recent.version = answer.version;
         this.answered(answer);
         if (answer.nodata) this.cutOff(answer.nodata, spans);
-        if (value === 0) this.onReload(boundsOf(spans));
+        if (value === 0) this.onReload();
       },
       refused: (reason) => {
         this.recent = this.recent.filter((one) => one !== recent);
@@ -105,21 +114,24 @@ export class Labelling {
     if (event.origin === api.client || event.version <= this.version) return;
     this.history.clear();
     this.version = event.version;
-    this.applyUnder(changeOf(event.spans));
+    this.applyUnder(changeOf(event.spans), event.version);
   }
 
-  /** Ask for everything again, for example after labels were imported. */
+  /** Ask for everything again, for example after labels were imported; what is here is shown until then. */
   reload(version: number): void {
-    this.version = version;
+    this.version = this.oldest = version;
     this.history.clear();
-    this.raster.clear();
-    this.onReload(null);
+    this.recent = this.recent.filter((one) => one.version === null);
+    for (const key of this.raster.keys()) this.raster.stale.add(key);
+    this.onReload();
   }
 
   /** A chunk has come: what it can't have yet is painted into it again. */
   putChunk(level: number, x: number, y: number, data: Uint8Array, version: number): void {
     this.raster.put(level, x, y, data);
+    if (version < this.oldest) this.raster.stale.add(chunkKey(level, x, y));
     for (const { value, spans, version: known } of this.recent) if (known === null || known > version) this.paint(spans, value);
+    for (const stroke of this.live) stroke.repaint();
   }
 
   private step(changes: Change[] | null, request: (step: string) => Promise<UndoAnswer>): void {
@@ -130,9 +142,8 @@ export class Labelling {
       send: async () => {
         const answer = await request(uuid);
         this.answered(answer);
-        this.recent = this.recent.filter((one) => one.version === null);
-        this.applyUnder(changeOf(answer.spans));
-        this.onReload(changeBounds(changeOf(answer.spans)));
+        this.applyUnder(changeOf(answer.spans), answer.version);
+        this.onReload();
       },
       refused: (reason) => {
         notify(this.store, 'warning', reason);
@@ -144,9 +155,17 @@ export class Labelling {
   }
 
   /** Apply a change of the server below the strokes that it has not answered yet. */
-  private applyUnder(change: Change): void {
+  private applyUnder(change: Change, version: number): void {
     this.apply(change);
-    for (const { value, spans, version } of this.recent) if (version === null) this.paint(spans, value);
+    this.remember([...change].map(([value, spans]) => ({ value, spans, version })), []);
+    for (const one of this.recent) if (one.version === null) this.paint(one.spans, one.value);
+  }
+
+  /** Keep what the server has just told, and what it will be told next. */
+  private remember(told: Recent[], next: Recent[]): void {
+    const known = this.recent.filter(({ version }) => version !== null);
+    const pending = this.recent.filter(({ version }) => version === null);
+    this.recent = [...known.slice(-MOST_RECENT), ...told, ...pending, ...next];
   }
 
   private answered(answer: StrokeAnswer): void {
@@ -158,14 +177,9 @@ export class Labelling {
 
   private cutOff(nodata: number, spans: Span[]): void {
     notify(this.store, 'info', `${nodata} of ${countPixels(spans)} pixels have no data and stay unlabelled.`);
-    const rect = boundsOf(spans);
     this.recent = this.recent.filter((one) => one.spans !== spans);
-    if (rect) this.forget(rect);
-  }
-
-  private forget(rect: Rect): void {
     for (const key of this.raster.keys()) this.raster.stale.add(key);
-    this.onReload(rect);
+    this.onReload();
   }
 }
 
@@ -192,12 +206,19 @@ export class LiveStroke {
     this.after.push(new Map([[this.value, cut]]));
   }
 
+  /** Paint again what a chunk that has come since does not have. */
+  repaint(): void {
+    this.labelling.paint(this.pixels.toSpans(), this.value);
+  }
+
   commit(): void {
+    this.labelling.end(this);
     const spans = this.pixels.toSpans();
     if (spans.length > 0) this.labelling.commit(this.value, this.tool, spans, this.before, this.after);
   }
 
   cancel(): void {
+    this.labelling.end(this);
     for (const change of [...this.before].reverse()) this.labelling.apply(change);
   }
 }

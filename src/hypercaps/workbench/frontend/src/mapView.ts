@@ -94,6 +94,7 @@ export class MapView {
 
   /** Show the whole scene. */
   fit(): void {
+    this.map.getView().cancelAnimations(); // a flight under way would go on, and end elsewhere
     const margin = Math.min(this.target.clientWidth, this.target.clientHeight) > 20 * MARGIN ? MARGIN : 4;
     this.map.getView().fit(sceneExtent(this.store.get().scene), { padding: [margin, margin, margin, margin] });
   }
@@ -114,6 +115,7 @@ export class MapView {
   flyTo(pixel: Position): void {
     const view = this.map.getView();
     const resolution = Math.min(view.getResolution()!, 1 / 6);
+    view.cancelAnimations();
     view.animate({ center: toMap({ row: pixel.row + 0.5, col: pixel.col + 0.5 }), resolution, duration: 250 });
   }
 
@@ -121,7 +123,9 @@ export class MapView {
   reveal(pixel: Position): void {
     const rect = this.visible();
     const isIn = pixel.row >= rect.row0 && pixel.row < rect.row1 && pixel.col >= rect.col0 && pixel.col < rect.col1;
-    if (!isIn) this.map.getView().setCenter(toMap({ row: pixel.row + 0.5, col: pixel.col + 0.5 }));
+    if (isIn) return;
+    this.map.getView().cancelAnimations();
+    this.map.getView().setCenter(toMap({ row: pixel.row + 0.5, col: pixel.col + 0.5 }));
   }
 
   visible(): Rect {

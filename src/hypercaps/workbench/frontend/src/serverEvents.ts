@@ -91,7 +91,7 @@ export class ServerEvents {
     if (isWhole) this.tell(messages ?? []);
     if (!labels) return;
     const missed = isWhole && (isNewServer ? labels.version !== this.labelling.version : labels.version > this.labelling.version);
-    if (missed && this.labelling.queue.waiting === 0) {
+    if (missed) {
       this.labelling.reload(labels.version);
       this.store.set({ labels });
     }

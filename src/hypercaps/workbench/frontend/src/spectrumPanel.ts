@@ -41,6 +41,7 @@ export class SpectrumPanel {
   private plot: uPlot | null = null;
   private shape = '';
   private isAskingMeans = false;
+  private areMeansOld = false;
 
   constructor(private readonly store: AppStore) {
     const { scene } = store.get();
@@ -231,16 +232,20 @@ export class SpectrumPanel {
   }
 
   private async askMeans(): Promise<void> {
-    if (this.isAskingMeans) return;
+    this.areMeansOld = true;
+    if (this.isAskingMeans) return; // one request at a time: answers could overtake each other
     this.isAskingMeans = true;
-    await new Promise((done) => setTimeout(done, 600)); // while somebody paints, once in a while is enough
-    this.isAskingMeans = false;
-    try {
-      this.means = await api.classSpectra();
-      this.draw();
-    } catch {
-      // asked again with the next change
+    while (this.areMeansOld) {
+      await new Promise((done) => setTimeout(done, 600)); // while somebody paints, once in a while is enough
+      this.areMeansOld = false;
+      try {
+        this.means = await api.classSpectra();
+        this.draw();
+      } catch {
+        // asked again with the next change
+      }
     }
+    this.isAskingMeans = false;
   }
 
   // ---- bands of the picture ----------------------------------------------------------------------------------------

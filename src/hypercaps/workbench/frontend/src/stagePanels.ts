@@ -97,8 +97,8 @@ function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: App
   card.hidden = point === undefined;
   if (!point) return;
   const guesses = [point.first, point.second].filter((guess) => guess !== null);
-  const guessed = new Map(guesses.map(({ id, confidence }) => [id, percent(confidence, 0)]));
-  const ordered = [...guesses.map(({ id }) => id), ...state.classes.map(({ id }) => id).filter((id) => !guessed.has(id))];
+  const ids = guesses.map(({ id }) => id);
+  const ordered = [...ids, ...state.classes.map(({ id }) => id).filter((id) => !ids.includes(id))];
   replace(card,
     el('p', {}, el('strong', {}, `Suggestion ${state.suggesting!.index + 1} of ${points.length}. `), 'What is it? The model\u2019s guesses come first.'),
     el('div', { class: 'buttons' }, ...ordered.map((id) => {
@@ -107,7 +107,7 @@ function drawSuggestion(card: HTMLElement, state: Readonly<AppState>, store: App
       const key = el('span', { class: 'key' }, one.key || '\u00a0');
       key.style.background = one.color;
       key.style.color = textOn(one.color);
-      return el('button', { class: 'plain', disabled: !state.writer, onclick: () => void attempt(store, () => suggesting.label(id)) }, key, el('span', { class: 'name', title: one.name }, one.name), guessed.has(id) && el('span', { class: 'muted' }, guessed.get(id)));
+      return el('button', { class: 'plain', disabled: !state.writer, onclick: () => void attempt(store, () => suggesting.label(id)) }, key, el('span', { class: 'name', title: one.name }, one.name), id === point.first.id && el('span', { class: 'muted' }, percent(point.first.confidence, 0)));
     })),
     el('div', { class: 'buttons small' },
       el('button', { class: 'plain', onclick: () => void suggesting.reject() }, "Can't tell ", el('kbd', {}, 'X')),

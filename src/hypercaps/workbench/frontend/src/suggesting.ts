@@ -9,7 +9,8 @@ import type { Suggestion } from './types';
 const COUNT = 20;
 
 export class Suggesting {
-  private isAsking = false;
+  private asked = 0; // questions so far; 0 is no number of one
+  private asking = 0; // number of the question that is under way
   private readonly rejected = new Set<string>();
   private readonly skipped = new Set<string>();
   private training: string | null = null; // whose points were skipped
@@ -58,19 +59,21 @@ export class Suggesting {
 
   end(): boolean {
     const was = this.store.get().suggesting !== null;
+    this.asking = 0; // an answer that is on its way shows nothing any more
     this.store.set({ suggesting: null });
     return was;
   }
 
   private async ask(): Promise<void> {
-    if (this.isAsking) return;
-    this.isAsking = true;
+    if (this.asking) return;
+    const number = (this.asking = ++this.asked);
     await this.labelling.queue.idle(); // the answer must know what has just been labelled
     const { current } = this.store.get();
     if (current !== this.training) this.skipped.clear(); // another training suggests other points
     this.training = current;
     const answer = await attempt(this.store, () => api.suggestions(COUNT + this.rejected.size + this.skipped.size));
-    this.isAsking = false;
+    if (number !== this.asking) return;
+    this.asking = 0;
     if (!answer) return;
     const possible = answer.points.filter((point) => !this.rejected.has(nameOf(point)));
     const points = possible.filter((point) => !this.skipped.has(nameOf(point)));

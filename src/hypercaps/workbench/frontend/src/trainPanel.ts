@@ -26,8 +26,12 @@ export class TrainPanel {
   private readonly button: HTMLButtonElement;
   private readonly suggest: HTMLButtonElement;
   private readonly auto: HTMLInputElement;
-  private readonly progress = el('div', { class: 'progress', role: 'status' });
+  private readonly bar = el('progress', { 'aria-label': 'Progress', max: 1 });
+  private readonly cancel: HTMLButtonElement;
+  private readonly told = el('span', { class: 'small' });
+  private readonly progress: HTMLElement;
   private readonly choices = el('div', { class: 'choices' });
+  private lastChoice: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly store: AppStore,
@@ -38,6 +42,8 @@ export class TrainPanel {
     this.button = el('button', { class: 'primary', title: 'Train and map (Ctrl+Enter)', onclick: () => void this.train() }, 'Train');
     this.suggest = el('button', { class: 'plain', title: 'Go to the next pixel that is worth a label (N)', onclick: () => void suggesting.next() }, 'Suggest');
     this.auto = el('input', { type: 'checkbox', onchange: () => void this.choose({ auto: this.auto.checked }) });
+    this.cancel = el('button', { class: 'plain', onclick: () => void attempt(store, api.cancel) }, 'Cancel');
+    this.progress = el('div', { class: 'progress', role: 'status' }, this.bar, this.cancel, this.told);
     this.element = el('section', { class: 'panel train', 'aria-label': 'Training' },
       el('div', { class: 'buttons' }, this.button, this.suggest,
         el('label', { class: 'check', title: 'Train 2 seconds after the last stroke' }, this.auto, 'Automatic'),
@@ -55,9 +61,8 @@ export class TrainPanel {
 
   async train(): Promise<void> {
     if (!this.canTrain()) return;
-    await this.labelling.queue.idle(); // the last strokes count
-    const answer = await attempt(this.store, () => api.train(this.view.visible()));
-    if (answer && !this.store.get().training) this.store.set({ training: waitingTraining(answer.id) });
+    await Promise.all([this.labelling.queue.idle(), this.lastChoice]); // the last strokes and choices count
+    await attempt(this.store, () => api.train(this.view.visible()));
   }
 
   private hasLabels(): boolean {
@@ -68,9 +73,11 @@ export class TrainPanel {
     return this.store.get().writer && this.hasLabels();
   }
 
-  /** The server tells all pages what is chosen now: another method has other recipes. */
+  /** Choose after what was chosen before. The server tells all pages what it is now: another method has other recipes. */
   private async choose(chosen: Partial<Options['chosen']>): Promise<void> {
-    if (await attempt(this.store, () => api.setOptions(chosen))) return;
+    const request = this.lastChoice.then(() => attempt(this.store, () => api.setOptions(chosen)));
+    this.lastChoice = request;
+    if (await request) return;
     const { options } = this.store.get();
     this.store.set({ options: { ...options } }); // shows what is still chosen
   }
@@ -80,12 +87,16 @@ export class TrainPanel {
     this.button.disabled = !this.canTrain();
     this.suggest.disabled = current === null && map === null;
     const isMapping = map !== null && map.done !== undefined && map.done < 1;
-    if (training) replace(this.progress, ...this.running(training));
-    else if (isMapping) replace(this.progress, this.bar(map.done ?? 0), el('span', { class: 'small muted' }, `Map ${percent(map.done, 0)}`));
-    else replace(this.progress, this.hasLabels() ? null : el('span', { class: 'small muted' }, 'Training needs labelled pixels of two classes.'));
+    // The elements stay: a click on one that is made anew between press and release would be lost.
+    this.cancel.hidden = training === null;
+    this.bar.hidden = training === null && !isMapping;
+    this.told.classList.toggle('muted', training === null);
+    if (training) this.showRunning(training);
+    else if (isMapping) this.show(map.done ?? 0, `Map ${percent(map.done, 0)}`);
+    else this.show(null, this.hasLabels() ? '' : 'Training needs labelled pixels of two classes.');
   }
 
-  private running(training: Training): HTMLElement[] {
+  private showRunning(training: Training): void {
     const { state, stage, epoch, epochs, validation, seconds_left: left } = training;
     const parts = [
       stage ?? { waiting: 'Waiting', running: 'Training', mapping: 'Mapping', scoring: 'Scoring', exporting: 'Writing' }[state],
@@ -94,15 +105,13 @@ export class TrainPanel {
       left !== null ? `${duration(left)} left` : null,
     ].filter((part) => part !== null);
     const share = training.done ?? (epoch !== null && epochs ? epoch / epochs : null);
-    return [
-      this.bar(share),
-      el('button', { class: 'plain', onclick: () => void attempt(this.store, api.cancel) }, 'Cancel'),
-      el('span', { class: 'small' }, parts.join(' · ')),
-    ];
+    this.show(share, parts.join(' · '));
   }
 
-  private bar(share: number | null): HTMLElement {
-    return el('progress', { 'aria-label': 'Progress', max: 1, ...(share === null ? {} : { value: share }) });
+  private show(share: number | null, text: string): void {
+    if (share === null) this.bar.removeAttribute('value');
+    else this.bar.value = share;
+    this.told.textContent = text;
   }
 
   private drawChoices(options: Options, writer: boolean): void {
@@ -121,8 +130,4 @@ export function methodName({ methods }: Options, id: string): string {
 
 function asChoice(choice: string | Choice): Choice {
   return typeof choice === 'string' ? { id: choice, name: choice } : choice;
-}
-
-function waitingTraining(id: string): Training {
-  return { id, state: 'waiting', stage: null, done: null, epoch: null, epochs: null, validation: null, seconds_left: null, auto: false };
 }

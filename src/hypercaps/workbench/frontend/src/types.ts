@@ -180,7 +180,7 @@ export interface Suggestion {
   row: number;
   col: number;
   first: Guess;
-  second: Guess | null;
+  second: Pick<Guess, 'id'> | null;
 }
 
 export interface Explanation {
