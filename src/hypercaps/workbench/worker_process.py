@@ -38,13 +38,14 @@ class WorkerProcess:
             if self._is_closed or self._process is not None:
                 return
             context = multiprocessing.get_context("spawn")
-            self._connection, theirs = context.Pipe()
-            self._process = context.Process(
+            ours, theirs = context.Pipe()
+            process = context.Process(
                 target=run_worker, args=(theirs, *self._arguments), name="hypercaps-worker", daemon=True
             )
-            self._process.start()
+            process.start()  # may fail: then the next order tries again
             theirs.close()
-            threading.Thread(target=self._read, args=(self._process, self._connection), daemon=True).start()
+            self._process, self._connection = process, ours
+            threading.Thread(target=self._read, args=(process, ours), daemon=True).start()
 
     def send(self, order: Order) -> None:
         with self._lock:
