@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "contents",
     "command_reference",
+    "fitted_attributes",
     "mathml",
     "offline",
     "repository_pages",

@@ -56,7 +56,9 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path, monkeypa
     fields = [(shapely.geometry.shape(shape), CLASS_NAMES[int(label) - 1]) for shape, label in shapes]
     polygons, kinds = zip(*fields, strict=True)
     write_vector(Path("fields.gpkg"), polygons, {"kind": kinds}, grid=None)
-    lines = commands("README.md")
+    first, *lines = commands("README.md")
+    assert first == "hypercaps train indian-pines --out runs/first"
+    run_command(f"{first.replace('first', 'demo')} --method convcapsnet")
     assert [line.split()[1] for line in lines] == ["train", "suggest", "train", "map"]
     for line in lines:
         run_command(line)
@@ -109,15 +111,20 @@ def test_the_python_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    code = "".join(blocks("README.md", "sh"))
-    targets = set(re.findall(r"^make (\w+)", code, flags=re.MULTILINE))
-    assert targets == {"demo", "test"}
+    targets = set(re.findall(r"`make (\w+)`", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert targets >= {"demo", "test"}
     for target in targets | {"setup", "check", "docs", "bench"}:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_the_front_page_begins_with_the_commands_of_the_readme() -> None:
+    first, *_ = blocks("README.md", "sh")
+    assert first == blocks("docs/index.md", "sh")[0]
+    assert first.splitlines() == ["pip install -c constraints.txt .", "hypercaps train indian-pines --out runs/first"]
 
 
 def test_every_linked_file_exists() -> None:

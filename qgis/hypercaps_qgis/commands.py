@@ -52,6 +52,10 @@ def raster_argument(layer: LayerSource) -> str:
         return f"{match['file']}:{match['key']}"
     if layer.file is not None and not layer.parts.get("layerName"):
         return layer.file
+    path = str(layer.parts.get("path") or "")
+    is_plain = layer.provider == "gdal" and not layer.parts.get("vsiPrefix") and not path.startswith("/vsi")
+    if is_plain and Path(path).is_absolute() and not Path(path).exists():
+        raise CommandError(f"the file of layer {layer.name!r}, {path}, is not there any more: open it where it is now")
     raise CommandError(
         f"layer {layer.name!r} is not a file on this computer, and hypercaps reads files: save it as GeoTIFF with "
         "Export > Save As, and use that layer"

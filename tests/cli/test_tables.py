@@ -30,7 +30,7 @@ def printed(metrics: RunMetrics, folder: Path | None = None) -> list[str]:
 
 def test_folds_show_intervals_and_what_was_held_out() -> None:
     lines = printed(folds_metrics())
-    assert "class name test pixels polygons producer's accuracy 95 % interval" in lines
+    assert lines[1:3] == ["test producer's 95 %", "class name pixels polygons accuracy interval"]
     assert "1 corn 120 20 75.0 % 61.2 to 86.0" in lines
     assert "3 oats 0 0 not tested" in lines
     assert (
@@ -48,15 +48,23 @@ def test_other_splits_look_as_before() -> None:
     plain = tuple(replace(row, interval=None, units=None) for row in folds_metrics().per_class)
     bounds = dict.fromkeys(("oa_interval", "aa_interval", "kappa_interval"))
     lines = printed(folds_metrics(split="random", leakage=0.5, per_class=plain, n_units=None, untested=(), **bounds))
-    assert (
-        "class name test pixels producer's accuracy" in lines
-        and "1 corn 120 75.00 %" in lines
-        and "3 oats 0 not tested" in lines
-    )
+    assert "class name pixels accuracy" in lines and "1 corn 120 75.00 %" in lines and "3 oats 0 not tested" in lines
     scores = "OA 84.10 % AA 87.50 % kappa 73.00 % of 2 of 3 classes"
     assert f"{scores} on 210 test pixels (230 training, 0 validation pixels)" in lines
     assert any(line.startswith("Split: random (pixels at random), leakage 50.0 %") for line in lines)
     assert "1,234 parameters, 8 epochs in 12.5 s, weights of epoch 7" in lines
+
+
+def test_names_of_classes_are_whole_in_80_columns() -> None:
+    first, *others = folds_metrics(units="areas").per_class
+    metrics = folds_metrics(units="areas", per_class=(replace(first, name="Buildings-Grass-Trees-Drives"), *others))
+    console = Console(file=io.StringIO(), width=80)
+    print_scores(console, metrics)
+    assert isinstance(console.file, io.StringIO)
+    _, above, headings, row, *_ = console.file.getvalue().splitlines()
+    assert above.split() == ["test", "labelled", "producer's", "95", "%"]
+    assert headings.split() == ["class", "name", "pixels", "areas", "accuracy", "interval"]
+    assert row.startswith("    1  Buildings-Grass-Trees-Drives  ") and row.endswith("61.2 to 86.0")
 
 
 def test_paths_are_printed_as_a_whole() -> None:

@@ -305,6 +305,7 @@ def refused(result: Result, *said: str) -> None:
         (["--folds", -3], ["-3 folds", "at least 2"]),
         (["--folds", 17], ["17 folds can't be made of the 16 areas", "from 2 to 16"]),
         (["--split", "folds", "--split-file", "x.npz"], ["--split-file and --split were both given"]),
+        (["--split", "file"], ["there is no split 'file'"]),
         (["--folds", 3, "--split-file", "x.npz"], ["--split-file and --folds were both given"]),
         (["--split", "random", "--folds", 4], ["--folds has no meaning without --split folds"]),
         (["--train", 0.3, "--folds", 4], ["--folds has no meaning without --split folds"]),

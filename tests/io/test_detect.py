@@ -38,3 +38,9 @@ def test_pipes_are_refused_and_not_waited_for(opener: Callable[[Path], object], 
 def test_devices_are_refused() -> None:
     with pytest.raises(HypercapsError, match="/dev/zero is a pipe or a device"):
         open_scene("/dev/zero")
+
+
+def test_what_to_do_with_a_vrt_is_said(tmp_path: Path) -> None:
+    (tmp_path / "scene.vrt").write_text('<VRTDataset rasterXSize="4" rasterYSize="5"></VRTDataset>')
+    with pytest.raises(HypercapsError, match=r"is a VRT, .* name these, 'tiles/\*.tif' in quotes, or make a GeoTIFF"):
+        open_scene(tmp_path / "scene.vrt")

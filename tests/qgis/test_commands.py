@@ -77,6 +77,12 @@ def test_a_raster_layer_that_is_no_file_is_refused_in_a_sentence(
         raster_argument(layer(provider, source.format(path), **parts))
 
 
+def test_a_file_that_was_moved_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "moved.tif")
+    with pytest.raises(CommandError, match=r"the file of layer 'my layer', .*moved\.tif, is not there any more"):
+        raster_argument(layer("gdal", path, path=path))
+
+
 def test_labels_are_read_from_their_file_where_it_says_all(tmp_path: Path) -> None:
     path = tmp_path / "fields.gpkg"
     path.touch()

@@ -57,12 +57,18 @@ def scores_line(metrics: RunMetrics) -> str:
 
 
 def _class_table(metrics: RunMetrics) -> Table:
-    """Accuracy by class; intervals and numbers of units where they are known."""
+    """Accuracy by class; intervals and numbers of units where they are known.
+
+    Headings have two lines, so that 80 columns have room for the names, which alone are wrapped where they are long.
+    """
     intervals = any(row.interval is not None for row in metrics.per_class)
     units = any(row.units is not None for row in metrics.per_class)
-    counted = [f"{wording.unit_names(metrics)[1]}>"] if units else []
-    interval = ["95 % interval>"] if intervals else []
-    table = _table("class>", "name", "test pixels>", *counted, "producer's accuracy>", *interval)
+    counted = [f"{wording.unit_names(metrics)[1].replace(' ', chr(10))}>"] if units else []
+    interval = ["95 %\ninterval>"] if intervals else []
+    table = _table("class>", "name", "test\npixels>", *counted, "producer's\naccuracy>", *interval)
+    for column in table.columns:
+        column.vertical = "bottom"
+        column.no_wrap = column.header != "name"
     for row in metrics.per_class:
         tested = row.accuracy is not None and row.name not in metrics.untested
         cells = [str(row.label), escape(row.name), f"{row.test:,}"]

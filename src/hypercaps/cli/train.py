@@ -250,7 +250,7 @@ def _check_split_options(options: CommandOptions, choices: Choices) -> None:
     from hypercaps.data.splits import check_kind
 
     refuse_together(options, "split_file", ("train", "val", "per_class", "split", "folds", "block", "both"))
-    if choices.split == "file":
+    if choices.split == "file" and options["split"] is None:
         return
     check_kind(choices.split)
     if choices.split in ("folds", "none"):

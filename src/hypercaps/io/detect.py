@@ -15,7 +15,7 @@ from hypercaps.io import catalog
 from hypercaps.io.arrays import StoredArray, choose
 from hypercaps.io.damage import READABLE, translate_errors
 from hypercaps.io.limits import check_labels
-from hypercaps.io.marks import CLASSIC_MARKS, HDF5_MARK, NUMPY_MARK, PNG_MARK, TIFF_MARKS, ZIP_MARK
+from hypercaps.io.marks import CLASSIC_MARKS, HDF5_MARK, NUMPY_MARK, PNG_MARK, TIFF_MARKS, VRT_MARK, ZIP_MARK
 from hypercaps.io.raster import StoredRaster
 
 _TILE_SUFFIXES = (".tif", ".tiff", ".hdr")
@@ -42,6 +42,11 @@ class DetectedFile:
                 return _ARRAY_READERS[self.kind](self.path)
         if self.kind == "vector":
             raise SceneError(f"{self.path} holds polygons, lines or points: they can be labels or a mask only")
+        if self.path.is_file() and _begins_with(self.path, VRT_MARK):
+            raise SceneError(
+                f"{self.path} is a VRT, in which GDAL finds other files: name these, 'tiles/*.tif' in quotes, or make "
+                f"a GeoTIFF of it, gdal_translate {self.path.name} scene.tif"
+            )
         raise SceneError(f"{self.path} has a format that is not supported: {READABLE}")
 
     def load(self, ndim: int, what: str) -> Any:
@@ -52,6 +57,11 @@ class DetectedFile:
         with translate_errors(self.path):
             array = chosen.load()  # cubes stay on disk
             return array if ndim == 3 or isinstance(array, StoredRaster) else np.asarray(array)
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
 
 
 def _raster_array(raster: StoredRaster) -> list[StoredArray]:

@@ -7,4 +7,5 @@ HDF5_MARK = b"\x89HDF\r\n\x1a\n"
 NUMPY_MARK = b"\x93NUMPY"
 PNG_MARK = b"\x89PNG\r\n\x1a\n"
 TIFF_MARKS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")  # both byte orders; with a plus: BigTIFF
+VRT_MARK = b"<VRTDataset"  # not read: GDAL opens the files that it names
 ZIP_MARK = b"PK\x03\x04"

@@ -142,7 +142,8 @@ def _resolve(spec: str, folder: Path) -> str:
 def _check_keys(table: TomlTable, allowed: set[str], source: str) -> None:
     for key in table:
         if key not in allowed:
-            raise StudyError(f"{source} has an unknown key {key!r}: use one of {', '.join(sorted(allowed))}")
+            expected = ", ".join(sorted(allowed))
+            raise StudyError(f"{source} has an unknown key {key!r}: use one of {expected} (docs/studies.md)")
 
 
 def _expect(value: object, kind: type[T], message: str) -> T:

@@ -352,8 +352,8 @@ def test_a_vrt_that_calls_itself_tif(tmp_path: Path, monkeypatch: pytest.MonkeyP
         f"<SourceFilename>{source}</SourceFilename><SourceBand>1</SourceBand></SimpleSource></VRTRasterBand></VRTDataset>"
     )
     (tmp_path / "a.tif").write_text(vrt)
-    for opening, error in ((open_scene, SceneError), (open_labels, LabelsError)):
-        with pytest.raises(error, match="not supported"):
+    for opening, error, reason in ((open_scene, SceneError, "is a VRT"), (open_labels, LabelsError, "not supported")):
+        with pytest.raises(error, match=reason):
             opening(tmp_path / "a.tif")  # type: ignore[operator]
     with monkeypatch.context() as patch:  # not even if it had passed for a TIFF
         patch.setattr("hypercaps.io.readers.geotiff.check_tiff", lambda path: None)

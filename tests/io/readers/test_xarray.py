@@ -216,6 +216,13 @@ def test_wavelengths_with_gaps_are_not_used() -> None:
         assert Scene.from_xarray(data).wavelengths is None
 
 
+@pytest.mark.parametrize("dim", ["wavelength", "band"])
+def test_wavelengths_that_are_text_are_reported(dim: str) -> None:
+    data = xr.DataArray(CUBE, dims=("y", "x", dim), coords={"wavelength": (dim, [str(value) for value in WAVES])})
+    with pytest.warns(DataWarning, match="wavelength is no list of numbers, so no wavelengths"):
+        assert Scene.from_xarray(data).wavelengths is None
+
+
 def test_a_whole_map_of_lazy_data_never_reads_it_whole() -> None:
     largest = [0]
 

@@ -153,6 +153,7 @@ def _band_info(variable: Variable, variables: Variables, axis: int) -> tuple[Ban
         by_units = (v for v in lists if "wavelength" in v.text("standard_name") or is_wavelength_unit(v.text("units")))
         band_list = next(((v.read_scaled(), v.text("units")) for v in by_units), None)
     if band_list is None:
+        _warn_of_texts(variable, variables, dim)
         return None, flags
     waves, units = band_list
     if not _are_positive(waves):
@@ -165,6 +166,14 @@ def _band_info(variable: Variable, variables: Variables, axis: int) -> tuple[Ban
     if fwhm is not None and _are_positive(fwhm[0]):
         width_unit = nm_per_unit(fwhm[1], fwhm[0], variable.path) if fwhm[1] else unit
     return BandInfo(waves * unit, None if fwhm is None or width_unit is None else fwhm[0] * width_unit), flags
+
+
+def _warn_of_texts(variable: Variable, variables: Variables, dim: str) -> None:
+    """Say that wavelengths are there, but written as text."""
+    for other in variables.values():
+        if dim and other.dims == (dim,) and not other.is_numeric and other.name.lower() in _WAVELENGTH_NAMES:
+            warn_data(f"{variable.path.name}: {other.name} is no list of numbers, so no wavelengths are used")
+            return
 
 
 def _are_positive(values: Floats) -> bool:
