@@ -25,7 +25,7 @@ _SUFFIXES = (".csv", ".tsv")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # as spreadsheets mark it; refused with a sentence when it is read
 _MAX_BYTES = 1 << 26
 _MAX_COLUMNS = 1000
-_MAX_CELLS = 4_000_000  # of a table, held as text: about 300 MB
+_MAX_CELLS = 4_000_000  # of a table, held as text: about 400 MB
 _WGS84 = "EPSG:4326"
 # Names of the columns of coordinates, in lower case without blanks and underscores: first of x, then of y.
 _NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
