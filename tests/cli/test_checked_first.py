@@ -36,6 +36,7 @@ REFUSED = {
     "--method lda --split random --budget 3": "it has no budget",
     "--coverage 2": "--coverage is 2",
     "--memory much": "memory is 'much'",
+    "--threads 999999": "not in the range 1<=x<=1024",
 }
 ASK = """
 import json, sys

@@ -69,6 +69,8 @@ def test_missing_labels(files: tuple[Path, Path], tmp_path: Path) -> None:
     refused(
         hypercaps("train", files[0], "--out", tmp_path / "out"), "no labels were given", nothing_at=tmp_path / "out"
     )
+    asked = " ".join(hypercaps("train", files[0], "--out", tmp_path / "out").output.split())
+    assert "name a file of class numbers, polygons or points after it" in asked
 
 
 def test_a_2d_array_for_a_scene(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def test_impossible_outputs(run: tuple[Path, Path, Path, Result], tmp_path: Path
     cube, _, out, _ = run
     model = out / "model.safetensors"
     refused(hypercaps("map", model, cube, "--out", tmp_path / "m.doc"), "must end in")
+    for nameless in (".", "/", ""):  # the last from a variable of the shell that is not set
+        refused(hypercaps("map", model, cube, "--out", nameless), "it is a folder; give a file name")
     (tmp_path / "file").write_text("no folder")
     refused(hypercaps("map", model, cube, "--out", tmp_path / "file" / "m.tif"), "there is no folder")
     refused(

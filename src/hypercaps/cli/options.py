@@ -329,7 +329,11 @@ Resume = Annotated[bool, flag(MAP, "--resume", "Continue a map that was stopped 
 Memory = Annotated[
     str, option(COMPUTING, "--memory", "SIZE", "Memory limit of mapping, for each process, such as 500MB or 2GB.")
 ]
-Threads = Annotated[int | None, option(COMPUTING, "--threads", "N", "Number of processor threads.", "all cores", min=1)]
+_MOST_THREADS = 1024  # more than any processor has; hundreds of thousands use up what the system allows a user
+Threads = Annotated[
+    int | None,
+    option(COMPUTING, "--threads", "N", "Number of processor threads.", "all cores", min=1, max=_MOST_THREADS),
+]
 DeviceOption = Annotated[
     str, option(COMPUTING, "--device", "NAME", "Device to compute on, by torch's name, such as cpu or cuda.")
 ]

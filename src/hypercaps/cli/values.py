@@ -141,8 +141,8 @@ def open_truth(
 
     if not labels and scene not in catalog.names():
         raise LabelsError(
-            f"no labels were given for {scene}: name a file of class numbers after it, such as "
-            f"'{scene} labels.mat'; only public scenes ({', '.join(catalog.names())}) bring their own"
+            f"no labels were given for {scene}: name a file of class numbers, polygons or points after it, such "
+            f"as '{scene} labels.gpkg'; only public scenes ({', '.join(catalog.names())}) bring their own"
         )
     truth = open_labels(
         labels or scene,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hypercaps.data.labels import Legend
 from hypercaps.data.splits import Split
 from hypercaps.errors import ModelError, OutputError
-from hypercaps.io.writers.atomic import check_output
+from hypercaps.io.writers.atomic import check_name, check_output
 from hypercaps.io.writers.legend_files import legend_files, refuse_foreign_style
 from hypercaps.io.writers.partial_map import partial_path
 from hypercaps.pipeline.layers import CLASSES, FAMILIARITY, LAYERS
@@ -91,6 +91,8 @@ class MapRequest:
     def check_outputs(self, inputs: Iterable[Path]) -> None:
         """Refuse files that can't be written, would replace an input or a user's style, or are given twice."""
         taken = list(inputs)
+        for path in self.files.values():
+            check_name(path)  # from which the names of further files are made
         for path in (*self.outputs(), self.partial):
             suffixes = _TIFF if path in self.files.values() else frozenset()
             suffixes = _TIFF | {".png"} if path == self.main else suffixes

@@ -115,6 +115,7 @@ def test_small_classes_train_with_at_least_one_pixel() -> None:
     texts = [str(one.message) for one in caught]
     assert "0.2 takes no pixel of some classes, so one trains: 1 of class 2 (4 labelled), 1 of class 3 (2" in texts[0]
     assert "class 4 can't be tested: the only labelled pixel trains" in texts[1]
+    assert texts[2].endswith("takes no pixel of class 2, class 3, class 4: confidence is not calibrated on them")
 
 
 def test_classes_too_small_for_a_number_of_pixels_train_with_fewer() -> None:
@@ -325,10 +326,12 @@ def test_classes_with_one_two_and_three_polygons() -> None:
     labels = fields([8], [90, 3], [50, 60, 70], [1] * 40)
     with pytest.warns(DataWarning) as caught:
         split = split_polygons(labels, 0.2, 0.1)
-    assert [str(one.message).split(",")[0] for one in caught] == [
+    texts = [str(one.message) for one in caught]
+    assert [text.split(",")[0] for text in texts] == [
         "class 1 has one polygon only",
         "class 2: two polygons leave none to validate",
     ]
+    assert texts[1].endswith("so that confidence is not calibrated on them")  # perhaps on no pixel at all
     flat = labels.array.ravel()
     held = {name: set(flat[getattr(split, name)].tolist()) for name in ("train", "val", "test")}
     assert held == {"train": {1, 2, 3, 4}, "val": {3, 4}, "test": {2, 3, 4}}

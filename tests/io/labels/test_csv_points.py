@@ -139,6 +139,18 @@ def test_text_in_another_encoding_and_long_tables(tmp_path: Path, monkeypatch: p
         open_labels(tmp_path / "a.csv", scene=scene_on(), class_field="kind")
 
 
+def test_a_table_of_too_many_cells_is_refused_before_they_take_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell of two bytes takes fifty as text: 48 MB of them took 3 GB."""
+    path = written(tmp_path / "a.csv", "X,Y,kind", map_points())
+    monkeypatch.setattr(csv_points, "_MAX_CELLS", 12)
+    check(open_labels(path, scene=scene_on(), class_field="kind"))
+    monkeypatch.setattr(csv_points, "_MAX_CELLS", 11)
+    with pytest.raises(LabelsError, match=r"a.csv has more than 11 cells: save it as a GeoPackage"):
+        open_labels(path, scene=scene_on(), class_field="kind")
+
+
 @pytest.mark.parametrize("is_placed", [True, False])
 def test_suggested_points_come_back_after_their_class_was_entered(is_placed: bool, tmp_path: Path) -> None:
     scene = scene_on() if is_placed else unplaced()

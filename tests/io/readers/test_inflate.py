@@ -55,6 +55,16 @@ def test_what_is_longer(compressor: str) -> None:
     assert not within(compressor, PACK[compressor](bytes(10_000_000)), 10_000)
 
 
+def test_blosc_that_claims_more_bytes_than_there_are() -> None:
+    """The library reads as far as the header says, behind the end of the buffer too, and crashes."""
+    raw = PACK["blosc"](PLAIN)
+    assert within("blosc", raw + b"crc4", len(PLAIN))
+    for stored in (len(raw) + 1, 2**31 - 1, 2**32 - 1, 0):
+        assert not within("blosc", raw[:12] + struct.pack("<I", stored) + raw[16:], len(PLAIN))
+    for cut in (1, 7, 15, 16, 100, len(raw) - 1):
+        assert not within("blosc", raw[:cut], len(PLAIN))
+
+
 @pytest.mark.parametrize("compressor", ["gzip", "bz2", "lzma"])
 def test_a_second_stream_behind_the_first(compressor: str) -> None:
     assert not within(compressor, PACK[compressor](PLAIN) * 2, len(PLAIN))

@@ -211,6 +211,14 @@ def test_what_is_not_numbers_is_passed_over_in_v73(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_scene(tmp_path / "a.mat").read().values, CUBE)
 
 
+def test_arrays_that_lie_in_groups_only_are_explained(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["site/reflectance"] = CUBE
+        file["version"] = "1"
+    with pytest.raises(SceneError, match=r"a.h5 has no array outside its groups \(site\).*docs/products.md"):
+        open_scene(tmp_path / "a.h5")
+
+
 def test_a_complex_cube_is_refused(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "a.mat", {"cube": CUBE.astype(complex) + 1j})
     with pytest.raises(SceneError, match="complex numbers in 'cube'"):

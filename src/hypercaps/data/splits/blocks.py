@@ -152,8 +152,8 @@ def _warn_missing_classes(labels: Labels, blocks: LabelledBlocks, sets: list[Boo
     not_validated = tested & ~validated
     if request.val > 0 and not_validated.any():
         warn_data(
-            f"{', '.join(names[not_validated])}: too few blocks leave none to validate, confidence is calibrated "
-            "without them"
+            f"{', '.join(names[not_validated])}: too few blocks leave none to validate, so that confidence is "
+            "not calibrated on them"
         )
 
 

@@ -114,4 +114,5 @@ def _check_polygons(labels: Labels, counts: list[int], *, with_val: bool) -> Non
         )
     pairs = [name for name, count in zip(names, counts, strict=True) if count == 2]
     if with_val and pairs:
-        warn_data(f"{', '.join(pairs)}: two polygons leave none to validate, confidence is calibrated without them")
+        listed = ", ".join(pairs)
+        warn_data(f"{listed}: two polygons leave none to validate, so that confidence is not calibrated on them")

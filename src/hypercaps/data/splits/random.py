@@ -91,7 +91,7 @@ def _warn_small_classes(sizes: Sequence[_Sizes], request: SplitRequest) -> None:
     if request.val > 0 and without_val:
         warn_data(
             f"a validation share of {request.val} takes no pixel of {', '.join(without_val)}: confidence is "
-            "calibrated without them"
+            "not calibrated on them"
         )
 
 

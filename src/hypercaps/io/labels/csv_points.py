@@ -25,6 +25,7 @@ _SUFFIXES = (".csv", ".tsv")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # as spreadsheets mark it; refused with a sentence when it is read
 _MAX_BYTES = 1 << 26
 _MAX_COLUMNS = 1000
+_MAX_CELLS = 4_000_000  # of a table, held as text: about 400 MB
 _WGS84 = "EPSG:4326"
 # Names of the columns of coordinates, in lower case without blanks and underscores: first of x, then of y.
 _NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -93,9 +94,12 @@ def _read(path: Path) -> _Table:
     first = text.partition("\n")[0]
     delimiter = max((",", ";", "\t"), key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows, lines = [], []
+    rows, lines, count = [], [], 0
     try:
         for cells in reader:
+            count += len(cells)
+            if count > _MAX_CELLS:
+                raise LabelsError(f"{path} has more than {_MAX_CELLS:,} cells: save it as a GeoPackage")
             if any(cell.strip() for cell in cells):
                 rows.append([from_cell(cell.strip()) for cell in cells])
                 lines.append(reader.line_num)

@@ -26,6 +26,7 @@ from hypercaps.io.readers.variables import Attribute, Attributes, Part, Slices, 
 
 _MAX_ATTRIBUTE_BYTES = 1 << 20
 _MAX_DEPTH = 16  # groups within groups
+_MOST_NAMES = 8  # groups that a message names
 _SECONDS = 10  # of processor time for the trial: a sound file takes a fraction of one
 _BYTES_PER_SECOND = 1 << 27  # one more second for so many bytes: large files have more chunks to check
 _TIMEOUT = 300  # seconds of wall-clock time: the disk may be slow
@@ -95,6 +96,12 @@ def top_level(path: Path) -> dict[str, Variable]:
             if isinstance(item, h5py.Dataset) and item.dtype.kind in "iufb":
                 attrs: Attributes = {"MATLAB_class": None} if "MATLAB_class" in item.attrs else {}
                 variables[key] = _variable(path, key, item, attrs, {})
+        groups = [key for key in file if not key.startswith("#") and isinstance(file[key], h5py.Group)]
+    if groups and not variables:
+        raise SceneError(
+            f"{path} has no array outside its groups ({', '.join(groups[:_MOST_NAMES])}), and arrays in groups are "
+            "read from NetCDF-4 and known products only (docs/products.md): save the cube as an array outside groups"
+        )
     return variables
 
 

@@ -17,6 +17,7 @@ _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # 
 DEFLATE_RATIO = 1032  # the highest that deflate reaches
 _ZSTD_MARK, _ZSTD_BLOCK = b"\x28\xb5\x2f\xfd", 1 << 17  # most bytes that a block decompresses to
 _HEADER = 18  # bytes of the longest header of zstd
+_BLOSC_HEADER = 16  # bytes: of them 4 to 7 are the length before compression, 12 to 15 that after it
 _MOST_MEMORY = 1 << 28  # bytes for a dictionary of lzma
 
 COMPRESSORS = frozenset(("gzip", "zlib", "zstd", "blosc", "bz2", "lzma", "lz4"))
@@ -45,7 +46,10 @@ def is_within(compressor: str, file: IO[bytes], stored: int, most: int) -> bool:
     """Whether the next ``stored`` bytes of a file decompress to at most ``most`` bytes; damaged ones do not."""
     try:
         if compressor == "blosc":
-            return _number(file.read(min(stored, 8))[4:]) <= most
+            head = file.read(min(stored, _BLOSC_HEADER))
+            # Blosc reads as many bytes as its header gives, also behind the end of the buffer.
+            is_whole = _BLOSC_HEADER <= _number(head[12:16]) <= stored
+            return is_whole and _number(head[4:8]) <= most
         if compressor == "lz4":
             return _number(file.read(min(stored, 4))) <= most
         if compressor == "zstd":

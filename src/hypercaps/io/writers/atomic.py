@@ -72,7 +72,9 @@ def check_output(
 
 
 def check_name(path: Path) -> None:
-    """Refuse an output whose name is no text, which GDAL can't write; Linux allows any bytes."""
+    """Refuse an output without a name of its own, such as '.', or whose name is no text, which GDAL can't write."""
+    if not path.name:
+        raise OutputError(f"{path} can't be written: it is a folder; give a file name")
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
