@@ -238,6 +238,8 @@ def test_results_come_in_order_and_items_are_taken_as_there_is_room(
 
 
 def test_without_a_limit_there_are_three_for_every_thread(cluster: Cluster) -> None:
+    while cluster.slots < 2:  # on a busy machine, a worker can be late
+        time.sleep(0.1)
     taken = []
     results = cluster.map_in_order(double, (taken.append(number) or number for number in range(10**9)))
     assert next(results) == 0 and len(taken) == PER_THREAD * 2
