@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from support.benchmark_scripts import ROOT, benchmark_script
 
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("evidence_tables", ROOT / "benchmarks" / "evidence_tables.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look for it there
-    spec.loader.exec_module(module)
-    yield module
-    monkeypatch.undo()
+    with benchmark_script("evidence_tables") as module:
+        yield module
 
 
 @pytest.mark.parametrize(("page", "places"), [("README.md", 1), ("docs/evidence.md", 2)])

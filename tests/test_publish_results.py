@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,18 +13,15 @@ import pytest
 
 from hypercaps.study.folder import Classified, StudyFolder
 from hypercaps.study.records import FinishedRun
+from support.benchmark_scripts import ROOT, benchmark_script
 
-ROOT = Path(__file__).parents[1]
 PUBLISHED = StudyFolder(ROOT / "docs" / "results")
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("publish_results", ROOT / "benchmarks" / "publish_results.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script() -> Iterator[ModuleType]:
+    with benchmark_script("publish_results") as module:
+        yield module
 
 
 @pytest.fixture

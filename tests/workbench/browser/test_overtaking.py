@@ -12,20 +12,14 @@ import pytest
 from hypercaps.workbench.bench import Stroke
 from support.scenes import make_fields
 from support.workbench import Served, served
-from support.workbench_page import DESKTOP, Workbench, open_browser
+from support.workbench_page import Workbench
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Route
 
 ROWS, COLS = 40, 50
 
 pytestmark = pytest.mark.xdist_group("workbench page")  # tests share a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as (opened, _):
-        yield opened
 
 
 @pytest.fixture
@@ -33,14 +27,6 @@ def bench(tmp_path: Path) -> Iterator[Served]:
     np.save(tmp_path / "fields.npy", make_fields(ROWS, COLS, 6)[0])
     with served(tmp_path / "fields.npy", tmp_path / "project") as found:
         yield found
-
-
-@pytest.fixture
-def tab(browser: Browser, bench: Served) -> Iterator[Workbench]:
-    with browser.new_context(viewport=DESKTOP) as context:
-        opened = Workbench.open(context, bench.access.address)
-        yield opened
-        assert opened.problems == []
 
 
 class Held:

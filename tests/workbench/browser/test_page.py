@@ -14,7 +14,7 @@ from hypercaps.workbench.overviews import Overviews
 from support.rasters import GRID, write
 from support.scenes import make_fields
 from support.workbench import Served, served
-from support.workbench_page import DESKTOP, PHONE, Workbench, open_browser
+from support.workbench_page import DESKTOP, PHONE, Workbench
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -24,13 +24,6 @@ AXE = Path(__file__).parents[3] / "src/hypercaps/workbench/frontend/node_modules
 
 
 pytestmark = pytest.mark.xdist_group("workbench page")  # tests share a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as (opened, hosts):
-        yield opened
-        assert hosts == set()  # of all tests of this module
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +38,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(scene: Path, tmp_path: Path) -> Iterator[Served]:
     with served(scene, tmp_path / "project") as found:
         yield found
-
-
-@pytest.fixture
-def tab(browser: Browser, bench: Served) -> Iterator[Workbench]:
-    with browser.new_context(viewport=DESKTOP) as context:
-        opened = Workbench.open(context, bench.access.address)
-        yield opened
-        assert opened.problems == []
 
 
 def test_a_newcomer_is_told_what_to_do(tab: Workbench) -> None:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ import pytest
 from support.rasters import write
 from support.scenes import make_fields
 from support.workbench import Served, served
-from support.workbench_page import DESKTOP, Workbench, open_browser
+from support.workbench_page import DESKTOP, Workbench
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
@@ -38,12 +37,6 @@ app(["serve", *sys.argv[1:]])
 """
 
 pytestmark = pytest.mark.xdist_group("workbench page")  # tests share a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as (opened, _):
-        yield opened
 
 
 @pytest.fixture
