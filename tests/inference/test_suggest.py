@@ -82,6 +82,25 @@ def test_points_are_spread_over_what_is_uncertain() -> None:
     assert [s.rank for s in found] == list(range(1, 11))
 
 
+def test_points_in_small_fields_keep_away_from_each_other_and_from_labels() -> None:
+    scores = confident(120, 120)
+    scores[50:58, 50:58] = (0.2, 0.5, 0.4)
+    labelled = np.zeros((120, 120), dtype=bool)
+    labelled[54, 54] = True
+    found = suggest(windows(scores), LEGEND, 3, labelled=labelled)
+    places = np.array([(54, 54), *((point.row, point.col) for point in found)])
+    distances = np.linalg.norm(places[:, None] - places, axis=2)
+    assert distances[np.triu_indices(4, k=1)].min() > 3
+
+
+def test_all_uncertain_pixels_are_suggested_if_there_are_no_more() -> None:
+    scores = np.full((300, 300, 3), np.nan)  # cells of 3 x 3 pixels
+    for row, col in ((10, 10), (10, 11), (299, 299)):
+        scores[row, col] = (0.2, 0.5, 0.4)
+    found = suggest(windows(scores, 300), LEGEND, 10)
+    assert {(point.row, point.col) for point in found} == {(10, 10), (10, 11), (299, 299)}
+
+
 def test_a_point_speaks_only_for_what_is_mapped_as_its_class() -> None:
     scores = confident(60, 60)
     scores[20:28, 20:28] = (0.6, 0.3, 0.1)

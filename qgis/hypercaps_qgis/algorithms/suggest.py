@@ -26,7 +26,7 @@ class SuggestAlgorithm(HypercapsAlgorithm):
                 "NUMBER", "Number of points", QgsProcessingParameterNumber.Integer, 20, minValue=1
             )
         )
-        self.add_labels("Existing labels: no point on them or close to them", optional=True)
+        self.add_labels("Existing labels: none of them is suggested, and points keep away from them", optional=True)
         self.add_mask()
         self.add_options()
         self.addParameter(

@@ -245,7 +245,7 @@ SplitOption = Annotated[
 Count = Annotated[int, option(SPLIT, "--n", "N", "Number of pixels to suggest.", min=1)]
 LabelFiles = Annotated[
     list[str] | None,
-    option(SPLIT, "--labels", "FILE", "Existing labels: no pixel is suggested on them or close to them.", "none"),
+    option(SPLIT, "--labels", "FILE", "Existing labels: none of them is suggested, and points keep away from them.", "none"),
 ]
 
 # Training

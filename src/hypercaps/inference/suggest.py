@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.compute.blas import one_blas_thread
 from hypercaps.data.labels import Legend, Suggestion
 from hypercaps.errors import SceneError
 from hypercaps.inference.predict import MappedWindow
@@ -89,7 +90,8 @@ def suggest(
                 candidates[number] = _thinned(_Candidates.concatenate([candidates[number], more]), KEPT)
     if not any(map(len, candidates)):
         raise SceneError(f"scene {name!r} has no pixel left to suggest: all are labelled or without data")
-    return _choose(candidates, legend, n, np.concatenate(known), _Grid(box))
+    with one_blas_thread():
+        return _choose(candidates, legend, n, np.concatenate(known), _Grid(box))
 
 
 def _first_and_second(window: MappedWindow) -> tuple[Integers, Integers]:
@@ -180,7 +182,7 @@ class _ClassArea:
         self._mass = np.zeros((len(grid.rows), len(grid.cols)))
         np.add.at(self._mass, tuple(self._cells.T), own.mass)
         self._known = np.zeros_like(self._mass)  # weight of the nearest labelled or chosen pixel
-        self._is_left = np.ones(len(own), dtype=bool)
+        self._is_left = own.mass > 0
         for row, col in np.unique(grid.cells(known[:, 0], known[:, 1]), axis=0):
             self._cover(row, col)
         self._weigh()
@@ -189,13 +191,22 @@ class _ClassArea:
         np.maximum(self._known, np.outer(self._grid.rows[row], self._grid.cols[col]), out=self._known)
 
     def _weigh(self) -> None:
-        worth = self._grid.rows @ (self._mass * (1.0 - self._known)) @ self._grid.cols
+        unknown = 1.0 - self._known
+        worth = unknown * (self._grid.rows @ (self._mass * unknown) @ self._grid.cols)
         self._worth = np.where(self._is_left, worth[tuple(self._cells.T)], 0.0)  # (N,)
         self.best = float(self._worth.max(initial=0.0))
 
+    @property
+    def has_more(self) -> bool:
+        """Whether an uncertain candidate is left."""
+        return bool(self._is_left.any())
+
     def take(self) -> int:
-        """Choose the best candidate: of those that share a cell, the one with most uncertainty near it."""
-        shared = np.flatnonzero(self._worth == self.best)
+        """Choose the best candidate: of those that share a cell, the one with most uncertainty near it.
+
+        Cells with a label or a chosen pixel are worth nothing; what is left in them comes last, when ``best`` is 0.
+        """
+        shared = np.flatnonzero(self._is_left & (self._worth == self.best))
         chosen = int(shared[self.own.near[shared].argmax()])
         self._is_left[chosen] = False
         self._cover(*self._cells[chosen])
@@ -208,12 +219,9 @@ def _choose(candidates: list[_Candidates], legend: Legend, n: int, known: Intege
     # Of labelled pixels outside of the map, nobody knows as what they would be mapped: they count for every class.
     areas = [_ClassArea(own, known[np.isin(known[:, 2], (number, -1))], grid) for number, own in enumerate(candidates)]
     chosen: list[Suggestion] = []
-    while len(chosen) < n:
-        number = int(np.argmax([area.best for area in areas]))
-        area, own = areas[number], candidates[number]
-        if area.best <= 0:
-            break
-        best = area.take()
+    while len(chosen) < n and any(area.has_more for area in areas):
+        number = int(np.argmax([area.best if area.has_more else -1.0 for area in areas]))
+        own, best = candidates[number], areas[number].take()
         row, col, second = int(own.rows[best]), int(own.cols[best]), legend.entries[int(own.second[best])]
         certainty = float(own.confidence[best]), float(own.margin[best])
         chosen.append(Suggestion(len(chosen) + 1, row, col, legend.entries[number], second, *certainty))

@@ -82,5 +82,6 @@ class ConvCapsNet(IndexedNetwork, CapsuleNetwork):
         lengths, back = kernels.lengths_with_back(stack, viewpoints.flatten(0, 1), self.routings, spectra, places)
         loss, gradient = margin_loss_and_gradient(lengths, targets)
         for weight, of_weight in zip((viewpoints, *stack.weights), back(gradient), strict=True):
-            weight.grad = of_weight.contiguous().view_as(weight)
+            if weight.requires_grad:
+                weight.grad = of_weight.contiguous().view_as(weight)
         return loss

@@ -88,9 +88,8 @@ class TaskRunner:
             preview = self._train_final(classifier, labels)
             scored = self._map(task, preview)
             seconds = time.monotonic() - started
-            self._suggest(
-                task, scored, preview.model_, labels
-            )  # before pages are told, so that they can ask for points
+            # Before pages are told, so that they can ask for points.
+            self._suggest(task, scored, preview.model_, labels)
             self._worker.report("mapped", seconds=seconds)
         on_training = self._on_scoring if can_preview else self._on_training
         observer = FoldObserver(self._on_comparing)

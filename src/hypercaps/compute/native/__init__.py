@@ -290,7 +290,7 @@ def _number(argument: Any) -> int:
         return ctypes.addressof(argument)
     if argument is None:
         return 0
-    if isinstance(argument, np.integer | bool):
+    if isinstance(argument, np.integer | np.bool_ | bool):
         return int(argument)
     assert argument.is_contiguous() and argument.is_cpu  # a tensor
     return int(argument.data_ptr())

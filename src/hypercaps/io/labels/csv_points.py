@@ -93,13 +93,12 @@ def _read(path: Path) -> _Table:
         raise LabelsError(f"{path} is not text in UTF-8: save it again as 'CSV UTF-8'") from None
     first = text.partition("\n")[0]
     delimiter = max((",", ";", "\t"), key=first.count)
+    if text.count(delimiter) + text.count("\n") > _MAX_CELLS:  # before the cells take memory
+        raise LabelsError(f"{path} has more than {_MAX_CELLS:,} cells: save it as a GeoPackage")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows, lines, count = [], [], 0
+    rows, lines = [], []
     try:
         for cells in reader:
-            count += len(cells)
-            if count > _MAX_CELLS:
-                raise LabelsError(f"{path} has more than {_MAX_CELLS:,} cells: save it as a GeoPackage")
             if any(cell.strip() for cell in cells):
                 rows.append([from_cell(cell.strip()) for cell in cells])
                 lines.append(reader.line_num)

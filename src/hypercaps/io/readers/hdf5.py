@@ -100,7 +100,7 @@ def top_level(path: Path) -> dict[str, Variable]:
     if groups and not variables:
         raise SceneError(
             f"{path} has no array outside its groups ({', '.join(groups[:_MOST_NAMES])}), and arrays in groups are "
-            "read from NetCDF-4 and known products only (docs/products.md): save the cube as an array outside groups"
+            "read from NetCDF-4 and known products only (docs/products.md): save the array outside groups"
         )
     return variables
 

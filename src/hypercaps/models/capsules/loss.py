@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_UPPER, _LOWER, _DOWN = 0.9, 0.1, 0.5  # r+, r- and lambda of the paper
+
 
 def margin_loss(
-    lengths: Tensor, targets: Tensor, *, upper: float = 0.9, lower: float = 0.1, down: float = 0.5
+    lengths: Tensor, targets: Tensor, *, upper: float = _UPPER, lower: float = _LOWER, down: float = _DOWN
 ) -> Tensor:
     """Eq. 9, mean over pixels: sum over k of T_k max(0, r+ - |u_k|)^2 + lambda (1 - T_k) max(0, |u_k| - r-)^2
 
@@ -22,7 +24,7 @@ def margin_loss(
 
 def margin_loss_and_gradient(lengths: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """``margin_loss`` and its gradient with respect to the lengths (B, n), without autograd and with the same bits."""
-    loss, slope = _loss_and_slope(lengths, targets, upper=0.9, lower=0.1, down=0.5)
+    loss, slope = _loss_and_slope(lengths, targets, upper=_UPPER, lower=_LOWER, down=_DOWN)
     return loss, slope * (torch.ones(()) / len(lengths))
 
 

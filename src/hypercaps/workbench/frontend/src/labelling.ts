@@ -88,6 +88,7 @@ export class Labelling {
       refused: (reason) => {
         this.recent = this.recent.filter((one) => one !== recent);
         for (const change of [...before].reverse()) this.apply(change);
+        this.readAgain(); // tiles may have come since
         this.history.clear();
         notify(this.store, 'error', reason);
       },
@@ -178,6 +179,10 @@ export class Labelling {
   private cutOff(nodata: number, spans: Span[]): void {
     notify(this.store, 'info', `${nodata} of ${countPixels(spans)} pixels have no data and stay unlabelled.`);
     this.recent = this.recent.filter((one) => one.spans !== spans);
+    this.readAgain();
+  }
+
+  private readAgain(): void {
     for (const key of this.raster.keys()) this.raster.stale.add(key);
     this.onReload();
   }
