@@ -245,7 +245,9 @@ SplitOption = Annotated[
 Count = Annotated[int, option(SPLIT, "--n", "N", "Number of pixels to suggest.", min=1)]
 LabelFiles = Annotated[
     list[str] | None,
-    option(SPLIT, "--labels", "FILE", "Existing labels: none of them is suggested, and points keep away from them.", "none"),
+    option(
+        SPLIT, "--labels", "FILE", "Existing labels: none of them is suggested, and points keep away from them.", "none"
+    ),
 ]
 
 # Training
