@@ -92,6 +92,28 @@ def test_a_stroke_under_way_stays_when_all_labels_are_asked_for_again(tab: Workb
     assert (bench.page("look").label_raster((ROWS, COLS)) == found).all()
 
 
+@pytest.mark.parametrize("way", ["given up", "refused"])
+def test_a_stroke_that_is_not_taken_leaves_the_labels_that_have_come_since(
+    tab: Workbench, bench: Served, way: str
+) -> None:
+    tab.add_class("Corn")
+    tab.press("b", "[", "[")
+    tab.page.mouse.move(*tab.place(30, 18))
+    tab.page.mouse.down()
+    tab.page.mouse.move(*tab.place(30, 27), steps=4)
+    other_labels(bench)
+    whole_state(bench)
+    tab.until("() => window.workbench.labelling.version > 0 && window.workbench.labelling.raster.stale.size === 0")
+    if way == "given up":
+        tab.press("Escape")
+    else:
+        tab.page.route("**/api/strokes", lambda route: route.fulfill(status=409, json={"error": "no"}))
+    tab.page.mouse.up()
+    tab.until("() => window.workbench.labelling.raster.valueAt(30, 18) === 0")
+    tab.until("() => window.workbench.labelling.raster.valueAt(30, 22) === 1", seconds=10)
+    tab.problems.clear()  # the browser reports an answer with an error
+
+
 def test_labels_that_were_asked_for_too_early_are_asked_for_again(tab: Workbench, bench: Served) -> None:
     tab.add_class("Corn")
     tiles = Held(tab, "**/api/tiles/labels/**")

@@ -182,7 +182,8 @@ export class Labelling {
     this.readAgain();
   }
 
-  private readAgain(): void {
+  /** Ask for all labels again where what is known of them may be old. */
+  readAgain(): void {
     for (const key of this.raster.keys()) this.raster.stale.add(key);
     this.onReload();
   }
@@ -193,6 +194,7 @@ export class LiveStroke {
   private readonly pixels: SpanSet;
   private readonly before: Change[] = [];
   private readonly after: Change[] = [];
+  private isBeforeOld = false; // labels have come since
 
   constructor(
     private readonly labelling: Labelling,
@@ -214,6 +216,7 @@ export class LiveStroke {
   /** Paint again what a chunk that has come since does not have. */
   repaint(): void {
     this.labelling.paint(this.pixels.toSpans(), this.value);
+    this.isBeforeOld = true;
   }
 
   commit(): void {
@@ -225,5 +228,6 @@ export class LiveStroke {
   cancel(): void {
     this.labelling.end(this);
     for (const change of [...this.before].reverse()) this.labelling.apply(change);
+    if (this.isBeforeOld) this.labelling.readAgain();
   }
 }
