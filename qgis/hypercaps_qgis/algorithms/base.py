@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from abc import abstractmethod
 from typing import Any
 
 from processing.core.ProcessingConfig import ProcessingConfig
@@ -151,13 +152,13 @@ class HypercapsAlgorithm(QgsProcessingAlgorithm):
             return {}
         return self.results(outcome, parameters, context)
 
+    @abstractmethod
     def command(self, parameters: Any, context: Any, feedback: Any) -> list[str]:
         """The command line, without the program."""
-        raise NotImplementedError
 
+    @abstractmethod
     def results(self, outcome: Outcome, parameters: Any, context: Any) -> dict[str, Any]:
         """The outputs of the algorithm."""
-        raise NotImplementedError
 
     def _run(self, arguments: list[str], feedback: Any) -> Outcome:
         command = [_program(), *arguments]
