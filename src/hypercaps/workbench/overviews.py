@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from hypercaps.data.pixels import Pixels
 from hypercaps.data.scene import Scene
-from hypercaps.data.window import Window, tile_windows
+from hypercaps.data.window import VALUES_AT_ONCE, Window, tile_windows
 from hypercaps.errors import HypercapsError
 
 FIRST = 2  # level of the finest overview: each pixel is 4 x 4 scene pixels
 _STRIP = 64  # rows and columns of the finest level that are made at once
-_STRIP_VALUES = 1 << 23  # values of the scene that are read at once where it is stored row by row
 _READY = "ready"
 
 Floats = npt.NDArray[np.float32]
@@ -97,7 +96,7 @@ class Overviews:
         """What is read at once, in whole blocks of the file where that is possible: none is decoded twice."""
         scene, block = self._scene, self._scene.block
         if block is None:
-            height = max(side, _STRIP_VALUES // (scene.cols * scene.bands) // side * side)
+            height = max(side, VALUES_AT_ONCE // (scene.cols * scene.bands) // side * side)
             for r0 in range(0, scene.rows, height):
                 yield Window(r0, min(r0 + height, scene.rows), 0, scene.cols)
         else:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
+from hypercaps.data.window import VALUES_AT_ONCE
 
 # Share of smooth borders, below which areas are whole fields. Indian Pines: fields 0.15 to 0.20, blocks 0.28 to 0.33.
 WHOLE_FIELDS = 0.24
-_STRIP_VALUES = 1 << 23  # values read at a time
 _PAIRS = ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1]))  # neighbours below and to the right
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ def are_whole_fields(scene: Scene, labels: Labels) -> bool:
 
 def _differences(scene: Scene, labels: Labels) -> tuple[Floats, Floats]:
     """Squared differences of neighbouring spectra inside areas of one class, and across their borders, (N,) each."""
-    strip = max(2, _STRIP_VALUES // (scene.cols * scene.bands))
+    strip = max(2, VALUES_AT_ONCE // (scene.cols * scene.bands))
     scale = _band_scale(scene, labels, strip)
     inside, border = [np.empty(0)], [np.empty(0)]
     for r0 in range(0, scene.rows, strip):
