@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from speed_tables import DemoStage, Results, stages_table
+from speed_tables import DemoStage, stages_table
 
 _BEGUN = time.perf_counter() - time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)  # roughly the start of Python
 
@@ -113,7 +113,7 @@ def main() -> None:
     if is_for_program:
         print(json.dumps([list(vars(stage).values()) for stage in stages]))
     else:
-        print(f"\n{stages_table(Results([], stages, {}, is_quick=False))}")
+        print(f"\n{stages_table(stages)}")
 
 
 def measure(options: list[str]) -> list[DemoStage]:

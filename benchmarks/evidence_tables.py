@@ -2,14 +2,12 @@
 
     python benchmarks/evidence_tables.py
 
-A table stands between ``<!-- NAME -->`` and ``<!-- end -->``. Draws that ``auto`` was not run on are left out for the
-other methods too.
+Draws that ``auto`` was not run on are left out for the other methods too.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import statistics
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from page_tables import fill, table
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "docs" / "results" / "evidence.jsonl"
@@ -76,12 +76,6 @@ def read(path: Path = RUNS) -> dict[str, Group]:
     for run in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         groups.setdefault(run["group"], []).append(run)
     return {name: Group(name, runs) for name, runs in groups.items()}
-
-
-def table(head: str, rows: list[list[str]]) -> str:
-    columns = head.count("|") - 1
-    lines = [head, "|" + "---|" * columns, *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines)
 
 
 def short_table(groups: dict[str, Group]) -> str:
@@ -144,16 +138,7 @@ def _bias_of_tested(run: dict[str, Any]) -> float | None:
 TABLES = {"short table": short_table, "accuracy table": accuracy_table, "score table": score_table}
 
 
-def fill(text: str, groups: dict[str, Group]) -> str:
-    """The text with all tables that it has places for."""
-    for name, make in TABLES.items():
-        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if (found := place.search(text)) is not None:
-            text = f"{text[: found.end(1)]}\n{make(groups)}\n{text[found.start(2) :]}"
-    return text
-
-
 if __name__ == "__main__":
     found = read()
     for page in (ROOT / "README.md", ROOT / "docs" / "evidence.md"):
-        page.write_text(fill(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+        page.write_text(fill(page.read_text(encoding="utf-8"), TABLES, found), encoding="utf-8")

@@ -282,7 +282,7 @@ def main() -> None:
     results.write()
     print(f"\n{figures_table(results)}\n")
     if results.stages:
-        print(f"{stages_table(results)}\n")
+        print(f"{stages_table(results.stages)}\n")
     print(f"written to benchmarks/results.json, after {(time.perf_counter() - started) / 60:.1f} minutes")
     print("benchmarks/speed_tables.py writes these tables into docs/speed.md and README.md")
 

@@ -2,18 +2,18 @@
 
     python benchmarks/speed_tables.py
 
-writes them into the two pages, from benchmarks/results.json. A table stands between ``<!-- NAME -->`` and
-``<!-- end of NAME -->``.
+writes them into the two pages, from benchmarks/results.json.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from page_tables import fill, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("results.json")
@@ -119,11 +119,6 @@ def shown(figure: float) -> str:
     return f"{figure:.{0 if figure >= 100 else 1 if figure >= 10 else 2}f}"
 
 
-def table(head: str, rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, "|" + "---|" * (head.count("|") - 1), *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines)
-
-
 def figures_table(results: Results) -> str:
     about = results.machine
     rows = [[f"`{row.name}`", ROWS.get(row.name, ""), row.shown_target(), shown(row.figure)] for row in results.figures]
@@ -132,9 +127,9 @@ def figures_table(results: Results) -> str:
     )
 
 
-def stages_table(results: Results) -> str:
-    rows = [[stage.name, f"{stage.seconds:.2f}", f"{stage.cores:.2f}"] for stage in results.stages]
-    sums = (f"{sum(values):.2f}" for values in zip(*((s.seconds, s.cores) for s in results.stages), strict=True))
+def stages_table(stages: Sequence[DemoStage]) -> str:
+    rows = [[stage.name, f"{stage.seconds:.2f}", f"{stage.cores:.2f}"] for stage in stages]
+    sums = (f"{sum(values):.2f}" for values in zip(*((s.seconds, s.cores) for s in stages), strict=True))
     return table("| stage | seconds | seconds of all cores |", [*rows, ["**sum**", *sums]])
 
 
@@ -162,18 +157,9 @@ def short_table(results: Results) -> str:
 
 TABLES: dict[str, Callable[[Results], str]] = {
     "figures": figures_table,
-    "stages of the demo": stages_table,
+    "stages of the demo": lambda results: stages_table(results.stages),
     "short figures": short_table,
 }
-
-
-def fill(text: str, results: Results) -> str:
-    """The text with all tables that it has places for."""
-    for name, make in TABLES.items():
-        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        if (found := place.search(text)) is not None:
-            text = f"{text[: found.end(1)]}{make(results)}\n{text[found.start(2) :]}"
-    return text
 
 
 def main() -> None:
@@ -181,7 +167,7 @@ def main() -> None:
     if results.is_quick:
         raise SystemExit("the last run was a quick one: run make bench first")
     for page in PAGES:
-        page.write_text(fill(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+        page.write_text(fill(page.read_text(encoding="utf-8"), TABLES, results), encoding="utf-8")
         print(f"written to {page.relative_to(ROOT)}")
 
 

@@ -31,9 +31,9 @@ def results(tables: ModuleType, *, is_quick: bool = False) -> object:
 @pytest.mark.parametrize(("page", "places"), [("README.md", 1), ("docs/speed.md", 2)])
 def test_the_pages_have_places_for_the_tables(page: str, places: int, tables: ModuleType) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    filled = tables.fill(text, results(tables))
+    filled = tables.fill(text, tables.TABLES, results(tables))
     assert sum(make(results(tables)) in filled for make in tables.TABLES.values()) == places
-    assert tables.fill(filled, results(tables)) == filled
+    assert tables.fill(filled, tables.TABLES, results(tables)) == filled
     assert filled.partition("<!--")[0] == text.partition("<!--")[0]
 
 
@@ -43,7 +43,7 @@ def test_a_row_has_its_meaning_its_target_and_three_digits(tables: ModuleType) -
     assert "| `map_over_limit` | mapping over the limit | ≤ 2.6 | 2.35 |" in text
     assert "| `map_vs_plain` | mapping against the plain implementation at batch 256 | ≥ 7 | 13.9 |" in text
     assert "| `map_pixels_per_second` | pixels per second, mapping |  | 1,234 |" in text
-    assert "| **sum** | 13.25 | 21.50 |" in tables.stages_table(results(tables))
+    assert "| **sum** | 13.25 | 21.50 |" in tables.stages_table(results(tables).stages)
 
 
 def test_results_are_kept_and_those_of_a_quick_run_are_not_published(

@@ -20,6 +20,7 @@ def benchmark_script(name: str) -> Iterator[ModuleType]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(ROOT / "benchmarks")  # scripts import each other
         monkeypatch.setitem(sys.modules, name, module)  # dataclasses look for it there
         spec.loader.exec_module(module)
         yield module
