@@ -12,14 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hypercaps.classifier import ConvCapsClassifier, FoldObserver
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
 from hypercaps.data.statistics import statistics_bytes
-from hypercaps.data.tiling import thinning
 from hypercaps.errors import Interrupted, ModelError, Paused, SplitError
 from hypercaps.inference.familiarity_fit import stored_bytes
 from hypercaps.inference.run_metrics import RunMetrics
@@ -33,6 +31,7 @@ from hypercaps.pipeline.layers import LAYERS
 from hypercaps.pipeline.map import make_map
 from hypercaps.pipeline.requests import DEFAULT_RUN, SILENT, RunObserver, TrainRequest
 from hypercaps.pipeline.run_files import LAYER_FILES, RUN_FILES
+from hypercaps.report.label_picture import label_picture
 from hypercaps.report.map_pictures import colored, raster_picture
 from hypercaps.report.plots import curves_picture, reliability_picture
 from hypercaps.report.quicklook import LONGEST_SIDE, QuickLook, quicklook
@@ -316,15 +315,6 @@ def _write_report(staging: Path, facts: _Facts, labels: Labels) -> None:
     """report.html and the files that it reads."""
     write_json(staging / "classes.json", asdict(facts.classes))
     write_bytes(staging / "scene.png", raster_picture(facts.look.picture))
-    write_bytes(staging / "labels.png", raster_picture(colored(_thinned(labels), labels.legend)))
+    picture = label_picture(labels.array, LONGEST_SIDE)
+    write_bytes(staging / "labels.png", raster_picture(colored(picture, labels.legend)))
     write_bytes(staging / "report.html", make_report(staging, LAYER_FILES).encode(errors="replace"))
-
-
-def _thinned(labels: Labels) -> npt.NDArray[np.int16]:
-    """Labels at the size of a picture; a cell shows any label inside it, so that sparse labels stay visible."""
-    step = thinning(labels.shape, LONGEST_SIDE)
-    rows, cols = labels.shape
-    small = np.zeros((-(-rows // step), -(-cols // step)), dtype=np.int16)
-    r, c = np.nonzero(labels.array)
-    small[r // step, c // step] = labels.array[r, c]
-    return small

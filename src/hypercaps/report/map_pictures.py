@@ -18,6 +18,7 @@ from hypercaps.data.colors import Rgb
 from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.data.tiling import thinning
 from hypercaps.report.figure import NO_DATA_COLOR, figure_png, hex_color, legend_beside, short_name
+from hypercaps.report.label_picture import label_picture
 
 LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned
 Panel = tuple[str, npt.NDArray[np.integer[Any]]]  # a title and (rows, columns) labels
@@ -59,7 +60,7 @@ def map_picture(
     """
     panels: list[Panel] = [(title, classes)]
     if truth is not None:
-        panels.insert(0, ("ground truth", truth.array))
+        panels.insert(0, ("ground truth", label_picture(truth.array, LONGEST_SIDE)))
     aspect = classes.shape[0] / classes.shape[1]
     width = min(5.0, max(8.0 / aspect, 1.8))  # tall scenes are drawn narrower
     layout = _Layout(width, min(max(width * aspect, 2.0), 8.0), columns=len(panels))

@@ -20,6 +20,7 @@ from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.metrics import Scores
 from hypercaps.io.labels.regrid import crs_name
 from hypercaps.report.figure import NO_DATA_COLOR, hex_color, short_name
+from hypercaps.report.label_picture import label_picture
 from hypercaps.report.map_pictures import LONGEST_SIDE, colored, raster_picture
 from hypercaps.report.page import render
 from hypercaps.report.quicklook import quicklook
@@ -103,7 +104,8 @@ def _(labels: Labels) -> str:
         "size": f"{labels.shape[0]} × {labels.shape[1]} pixels",
         "labelled": f"{sum(counts.values()):,} pixels of {len(labels.legend)} classes",
     }
-    return _class_card(f"Labels {labels.name}", facts, labels.array, labels.legend, counts)
+    picture = label_picture(labels.array, _THUMBNAIL)
+    return _class_card(f"Labels {labels.name}", facts, picture, labels.legend, counts)
 
 
 @html_of.register
@@ -114,40 +116,45 @@ def _(class_map: ClassMap) -> str:
         "without a class": f"{int((class_map.classes == 0).sum()):,} pixels",
         "mean confidence": f"{sure.mean():.2f}" if sure.size else "none",
     }
-    return _class_card(f"Map of {class_map.name}", facts, class_map.classes, class_map.legend, class_map.counts())
+    picture = _thinned(class_map, _THUMBNAIL)
+    return _class_card(f"Map of {class_map.name}", facts, picture, class_map.legend, class_map.counts())
 
 
 def _class_card(
     title: str,
     facts: Mapping[str, str],
-    classes: npt.NDArray[np.int16],
+    picture: npt.NDArray[np.int16],
     legend: Legend,
     counts: Mapping[int, int],
 ) -> str:
     rows = [(hex_color(entry.color), (str(entry.label), entry.name, f"{counts[entry.label]:,}")) for entry in legend]
-    step = thinning((classes.shape[0], classes.shape[1]), _THUMBNAIL)
-    picture = raster_picture(colored(classes[::step, ::step], legend))
-    return _Card(title, facts, picture, columns=("class", "name", "pixels"), rows=rows).html()
+    png = raster_picture(colored(picture, legend))
+    return _Card(title, facts, png, columns=("class", "name", "pixels"), rows=rows).html()
+
+
+def _thinned(class_map: ClassMap, longest: int) -> npt.NDArray[np.int16]:
+    step = thinning((class_map.shape[0], class_map.shape[1]), longest)
+    return class_map.classes[::step, ::step]
 
 
 @draw.register
 def _(labels: Labels, ax: Axes | None) -> Axes:
-    return _draw_classes(labels.array, labels.legend, (labels.name, "not labelled"), ax)
+    picture = label_picture(labels.array, LONGEST_SIDE)
+    ax = _image_axes(ax, colored(picture, labels.legend), labels.shape)
+    return _add_classes(ax, labels.legend, labels.name, "not labelled" if (picture == 0).any() else None)
 
 
 @draw.register
 def _(class_map: ClassMap, ax: Axes | None) -> Axes:
-    return _draw_classes(class_map.classes, class_map.legend, (class_map.name, "no class"), ax)
+    ax = _image_axes(ax, colored(_thinned(class_map, LONGEST_SIDE), class_map.legend), class_map.shape)
+    return _add_classes(ax, class_map.legend, class_map.name, "no class" if (class_map.classes == 0).any() else None)
 
 
-def _draw_classes(classes: npt.NDArray[np.int16], legend: Legend, texts: tuple[str, str], ax: Axes | None) -> Axes:
-    """``texts``: the title, and what 0 means."""
-    title, of_zero = texts
-    step = thinning((classes.shape[0], classes.shape[1]), LONGEST_SIDE)
-    ax = _image_axes(ax, colored(classes[::step, ::step], legend), classes.shape)
+def _add_classes(ax: Axes, legend: Legend, title: str, of_zero: str | None) -> Axes:
+    """Add title and legend; ``of_zero`` is what 0 means, if it is in the picture."""
     ax.set_title(title, fontsize=10).set_parse_math(False)
     keys = [Patch(color=hex_color(entry.color), label=f"{entry.label}  {short_name(entry.name)}") for entry in legend]
-    if (classes == 0).any():
+    if of_zero is not None:
         keys.append(Patch(facecolor=hex_color(NO_DATA_COLOR), edgecolor="0.7", label=of_zero))
     box = ax.legend(handles=keys, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     for text in box.get_texts():

@@ -11,16 +11,18 @@ from typing import NamedTuple
 import numpy as np
 
 from hypercaps.data.json_records import from_json
+from hypercaps.data.tiling import thinning
 from hypercaps.inference.metrics import ClassScore
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
 from hypercaps.report import page, spectra, wording
 from hypercaps.report.doubtful import draw_doubtful, read_doubtful
 from hypercaps.report.figure import NO_DATA_COLOR, hex_color
+from hypercaps.report.label_picture import dot_side
 from hypercaps.report.map_pictures import confidence_colors, painted, raster_picture
 from hypercaps.report.python_code import python_code
 from hypercaps.report.quicklook import LONGEST_SIDE
-from hypercaps.report.signatures import ClassesRecord, ClassRecord
+from hypercaps.report.signatures import ClassesRecord, ClassRecord, SceneRecord
 from hypercaps.report.split_picture import split_picture
 
 
@@ -130,7 +132,7 @@ def _make_panels(run: RunFolder) -> list[Panel]:
     folder = run.path
     panels = [
         Panel("Scene", run.classes.scene.picture, (folder / "scene.png").read_bytes()),
-        Panel("Ground truth", "all labelled pixels", (folder / "labels.png").read_bytes()),
+        Panel("Ground truth", _labels_caption(run.classes.scene), (folder / "labels.png").read_bytes()),
     ]
     if run.map is not None:
         confidence = look_at_raster(folder / "confidence.tif", LONGEST_SIDE)
@@ -144,6 +146,12 @@ def _make_panels(run: RunFolder) -> list[Panel]:
                 Panel("Familiarity", "dark: unlike any label", raster_picture(confidence_colors(familiarity)))
             )
     return panels
+
+
+def _labels_caption(scene: SceneRecord) -> str:
+    step = thinning((scene.rows, scene.cols), LONGEST_SIDE)
+    larger = dot_side((scene.rows // step, scene.cols // step)) > 1
+    return "all labelled pixels, single ones drawn larger" if larger else "all labelled pixels"
 
 
 class Area(NamedTuple):

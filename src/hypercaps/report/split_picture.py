@@ -12,9 +12,9 @@ import numpy.typing as npt
 from matplotlib import colormaps
 
 from hypercaps.data.colors import Rgb
-from hypercaps.data.tiling import thinning
-from hypercaps.report.figure import COLORS, NO_DATA_COLOR, hex_color
-from hypercaps.report.map_pictures import raster_picture
+from hypercaps.report.figure import COLORS, hex_color
+from hypercaps.report.label_picture import pixel_picture
+from hypercaps.report.map_pictures import painted, raster_picture
 from hypercaps.report.quicklook import LONGEST_SIDE
 from hypercaps.report.signatures import SceneRecord
 
@@ -87,9 +87,7 @@ def _fold_color(number: int) -> Rgb:
 
 
 def _draw(parts: Sequence[_Part], scene: SceneRecord) -> bytes:
-    step = thinning((scene.rows, scene.cols), LONGEST_SIDE)
-    picture = np.full((-(-scene.rows // step), -(-scene.cols // step), 3), NO_DATA_COLOR, dtype=np.uint8)
-    for part in parts:
-        r, c = np.divmod(part.pixels, scene.cols)
-        picture[r // step, c // step] = part.color
-    return raster_picture(picture)
+    pixels = np.concatenate([part.pixels for part in parts])
+    numbers = np.repeat(np.arange(1, len(parts) + 1), [part.pixels.size for part in parts])
+    picture = pixel_picture((scene.rows, scene.cols), pixels, numbers, LONGEST_SIDE)
+    return raster_picture(painted(picture, {number: part.color for number, part in enumerate(parts, start=1)}))
