@@ -160,8 +160,16 @@ def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
     )
     equal = wording.baseline_text(folds_metrics(oa=62.11, baseline=lda_baseline(62.14)))  # as far as it is shown
     assert equal is not None and "better" not in equal
-    assert wording.baseline_text(folds_metrics(method="lda", baseline=lda_baseline(99.0))) is None
+    assert wording.baseline_text(folds_metrics(method="lda", patch=1, baseline=lda_baseline(99.0))) is None
     assert wording.baseline_text(folds_metrics()) is None
+
+
+def test_lda_on_windows_is_compared_with_lda_on_single_pixels() -> None:
+    windows = folds_metrics(method="lda", patch=7, baseline=lda_baseline(62.1))
+    assert wording.baseline_text(windows) == "LDA on single pixels instead of windows: 62.1 % (50.0 to 71.0), in 0.1 s."
+    worse = wording.baseline_text(replace(windows, baseline=lda_baseline(99.0)))
+    assert worse is not None and worse.startswith("LDA on single pixels, the simplest method, is better")
+    assert worse.endswith("type --method lda --patch 1.")
 
 
 def test_chosen_candidates_come_first_and_those_not_run_are_left_out() -> None:

@@ -290,17 +290,22 @@ def calibration_text(metrics: RunMetrics) -> str | None:
 def baseline_text(metrics: RunMetrics) -> str | None:
     """The score of the simplest method, and whether it is better; None if the model is of this method."""
     simple = metrics.baseline
-    if simple is None or metrics.oa is None or metrics.method == simple.method:
+    if simple is None or metrics.oa is None:
         return None
-    name = simple.method.upper() if simple.method == "lda" else simple.method
+    name, command = simple.method.upper() if simple.method == "lda" else simple.method, f"--method {simple.method}"
+    if metrics.method == simple.method:
+        if metrics.patch in (None, 1):
+            return None
+        name, command = f"{name} on single pixels", f"{command} --patch 1"  # the model is LDA on windows
     # An average that was chosen by log loss has LDA among its members or its candidates: no advice then.
     if round(simple.oa, 1) > round(metrics.oa, 1) and not metrics.method.startswith("average"):
         return (
             f"{name}, the simplest method, is better on the same pixels: {score_text(simple.oa, simple.oa_interval)} "
-            f"against {score_text(metrics.oa, metrics.oa_interval)}; to use it, type --method {simple.method}."
+            f"against {score_text(metrics.oa, metrics.oa_interval)}; to use it, type {command}."
         )
     took = f", in {simple.seconds:.1f} s" if simple.seconds else ""  # a model file does not keep it
-    return f"{name} on the same pixels: {score_text(simple.oa, simple.oa_interval)}{took}."
+    compared = "instead of windows" if metrics.method == simple.method else "on the same pixels"
+    return f"{name} {compared}: {score_text(simple.oa, simple.oa_interval)}{took}."
 
 
 def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
