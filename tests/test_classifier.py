@@ -304,6 +304,8 @@ def test_fit_refuses_bad_input(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier(epochs=0).fit(scene, labels)
     with pytest.raises(ModelError, match="batch_size is -1"):
         ConvCapsClassifier(batch_size=-1).fit(scene, labels)
+    with pytest.raises(ModelError, match="the budget is '1': a number of minutes above 0"):
+        ConvCapsClassifier(method="auto", budget="1").fit(scene, labels)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="no method 'nothing'"):
         ConvCapsClassifier(method="nothing").fit(scene, labels)
     with pytest.raises(ModelError, match="no recipe"):

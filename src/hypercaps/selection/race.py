@@ -84,7 +84,7 @@ class Race:
         if not any(result.is_complete for result in self.results.values()):
             raise ModelError(
                 f"the time limit of {self.settings.seconds:.3g} s is too short for one candidate on "
-                f"{self.problem.folds.count} folds: raise --budget, or name a single method with --method"
+                f"{self.problem.folds.count} folds: allow more (budget, in minutes), or name a single method"
             )
         return choose(self.problem, self.results, self.default)
 

@@ -99,9 +99,10 @@ def _warn_untested(labels: Labels, folds: Folds) -> None:
     """Name the classes that train only."""
     names = [labels.legend.entries[position].name for position in folds.untested()]
     if names:
+        it = "it" if len(names) == 1 else "each"
         warn_data(
-            f"{', '.join(names)} can't be tested: all pixels of {'it' if len(names) == 1 else 'each'} lie in one "
-            f"{folds.units.kind.removesuffix('s')}, which must train; label more of it elsewhere (docs/splits.md)"
+            f"{', '.join(names)} can't be tested: all pixels of {it} lie in one {folds.units.kind.removesuffix('s')}, "
+            f"which must train; label more of {it} elsewhere (docs/splits.md)"
         )
 
 
