@@ -92,8 +92,8 @@ class SplitRequest:
             return
         if self.kind != "folds":
             raise SplitError(
-                f"a number of folds has a meaning with the split 'folds' only, and the split is {self.kind!r}: leave it "
-                "out, or ask for folds"
+                f"a number of folds has a meaning with the split 'folds' only, and the split is {self.kind!r}: leave "
+                "it out, or ask for folds"
             )
         folds = _whole(self.folds)
         if folds < 2:
