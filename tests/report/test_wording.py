@@ -56,6 +56,13 @@ def test_a_run_without_scores_says_only_that() -> None:
     assert [getattr(wording, name)(metrics) for name in texts] == [None] * len(texts)
 
 
+def test_the_comparison_of_a_run_without_scores_is_no_score() -> None:
+    """Its confidence is calibrated, on the predictions that the comparison made."""
+    assert "its confidence is not calibrated" in wording.unknown_text(unscored_metrics())
+    compared = wording.unknown_text(unscored_metrics(candidates=CANDIDATES))
+    assert "calibrated" not in compared and "those that chose among them" in compared
+
+
 @pytest.mark.parametrize(
     ("split", "n_test", "interval", "said"),
     [
@@ -191,6 +198,9 @@ def test_candidates_that_were_not_run_are_named_or_counted() -> None:
     many = [replace(CANDIDATES[0], name=f"candidate-{number}") for number in range(5)]
     assert wording.compared_text(many).endswith("Not run: 5 further candidates (it would take too long).")
     assert "Not run" not in wording.compared_text(CANDIDATES[1:])
+    assert "left out early" in wording.compared_text(CANDIDATES)
+    complete = [row for row in CANDIDATES if row.folds == 5]
+    assert "the same out-of-fold pixels. " in wording.compared_text(complete)
 
 
 def test_doubtful_labels_are_counted() -> None:
