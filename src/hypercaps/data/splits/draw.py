@@ -92,7 +92,7 @@ def _distance_mismatch(folds: Folds) -> float:
     map answer the right question (nearest-neighbour distance matching, Milà et al. 2022, Linnenbrink et al. 2024).
     """
     distances = compare_distances(folds)
-    return 0.0 if distances.ground is None else abs(float(np.log(distances.held_out.median / distances.ground.median)))
+    return 0.0 if distances.ground is None else abs(float(np.log(distances.held_out / distances.ground)))
 
 
 def _warn_untested(labels: Labels, folds: Folds) -> None:
