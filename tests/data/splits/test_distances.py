@@ -53,5 +53,5 @@ def test_words() -> None:
         "describes ground about as far from labels as the map's."
     )
     assert "1 pixel (median)" in words(1, 2.2) and "about as far" in words(1, 2.2)
-    assert words(30, 9).endswith("expect a higher accuracy there.")
+    assert words(30, 9).endswith("by distance alone, expect a higher accuracy there.")
     assert words(3, 40).endswith("expect a lower accuracy where the map is far from labels.")

@@ -38,7 +38,7 @@ class DistanceComparison:
             return f"{compared}: the score describes ground about as far from labels as the map's."
         if tested > mapped:
             further = "the score describes ground further from labels than most of the map's"
-            return f"{compared}: {further}; expect a higher accuracy there."
+            return f"{compared}: {further}; by distance alone, expect a higher accuracy there."
         nearer = "the score describes ground nearer to labels than most of the map's"
         return f"{compared}: {nearer}; expect a lower accuracy where the map is far from labels."
 
