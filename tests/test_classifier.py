@@ -280,7 +280,8 @@ def test_test_pixels_that_are_invalid_are_left_out(trained: ConvCapsClassifier, 
 
 def test_evaluate_on_other_labels(trained: ConvCapsClassifier, made: tuple[Scene, Labels]) -> None:
     scene, labels = made
-    everything = trained.evaluate(scene, labels)
+    with pytest.warns(DataWarning, match="its training pixels were scored as well and the score is too high"):
+        everything = trained.evaluate(scene, labels)
     assert everything.n_test == (labels.array > 0).sum()
     on_test = trained.evaluate(scene, labels, trained.split_)
     assert on_test.oa == trained.scores_.oa and on_test.n_test == trained.split_.test.size
@@ -303,6 +304,8 @@ def test_fit_refuses_bad_input(made: tuple[Scene, Labels]) -> None:
         ConvCapsClassifier(epochs=0).fit(scene, labels)
     with pytest.raises(ModelError, match="batch_size is -1"):
         ConvCapsClassifier(batch_size=-1).fit(scene, labels)
+    with pytest.raises(ModelError, match="the budget is '1': a number of minutes above 0"):
+        ConvCapsClassifier(method="auto", budget="1").fit(scene, labels)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="no method 'nothing'"):
         ConvCapsClassifier(method="nothing").fit(scene, labels)
     with pytest.raises(ModelError, match="no recipe"):
@@ -333,10 +336,10 @@ def test_a_class_number_with_two_names_is_warned_of(trained: ConvCapsClassifier,
     classifier = ConvCapsClassifier()
     classifier.model_ = model
     with pytest.warns(DataWarning, match=r"numbers but no names: .* by number, 1 as reed, 2 as birch, 3 as sand"):
-        classifier.evaluate(scene, labels)
+        classifier.score(scene, labels)
     named = replace(labels, legend=Legend.of([1, 2, 3], ["reed", "sand", "birch"]))
     with pytest.warns(DataWarning, match="2 is sand in the labels and birch in the model; 3 is birch"):
-        classifier.evaluate(scene, named)
+        classifier.score(scene, named)
 
 
 def test_splits_that_do_not_fit_are_refused(made: tuple[Scene, Labels]) -> None:
@@ -397,7 +400,7 @@ def test_arrays_are_taken_as_scenes_and_labels() -> None:
     np.testing.assert_array_equal(by_arrays.lengths(cube), by_objects.lengths(scene))
     np.testing.assert_array_equal(by_arrays.map(cube).confidence, by_objects.map(scene).confidence)
     np.testing.assert_array_equal(by_arrays.familiarity(cube), by_objects.familiarity(scene))
-    assert by_arrays.evaluate(cube, truth).oa == by_objects.evaluate(scene, labels).oa
+    assert by_arrays.score(cube, truth) == by_objects.score(scene, labels)
     drawn = by_arrays.draw_split(truth, cube)
     np.testing.assert_array_equal(drawn.train, by_objects.split_.train)
     np.testing.assert_array_equal(by_arrays.adapted(cube).read().values, cube)

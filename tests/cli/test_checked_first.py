@@ -20,7 +20,7 @@ REFUSED = {
     "--train 20": "20 % is 0.2",
     "--val 3": "shares of 0.2 for training and 3.0",
     "--per-class 0": "per_class is 0",
-    "--folds 1": "1 folds",
+    "--folds 1": "the number of folds is 1",
     "--split fold": "did you mean folds?",
     "--method convcaps": "did you mean convcapsnet?",
     "--method LDA": "did you mean lda?",

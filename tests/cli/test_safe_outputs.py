@@ -25,13 +25,33 @@ def test_impossible_outputs(run: tuple[Path, Path, Path, Result], tmp_path: Path
     cube, _, out, _ = run
     model = out / "model.safetensors"
     refused(hypercaps("map", model, cube, "--out", tmp_path / "m.doc"), "must end in")
-    for nameless in (".", "/", ""):  # the last from a variable of the shell that is not set
+    for nameless in (".", "/"):
         refused(hypercaps("map", model, cube, "--out", nameless), "it is a folder; give a file name")
+        refused(hypercaps("train", cube, "--out", nameless), "give the results a folder with a name")
     (tmp_path / "file").write_text("no folder")
     refused(hypercaps("map", model, cube, "--out", tmp_path / "file" / "m.tif"), "there is no folder")
     refused(
         hypercaps("map", model, cube, "--out", tmp_path / "m.tif", "--confidence", tmp_path / "m.tif"), "of its own"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("map", "MODEL", "CUBE", "--out", ""), "the value of --out is empty"),
+        (("map", "", "CUBE", "--out", "m.tif"), "an argument is empty"),
+        (("train", "CUBE", "--out="), "the value of --out is empty"),
+        (("study", "quick", "--out", ""), "the value of --out is empty"),
+        (("evaluate", "MODEL", "CUBE", "--json", ""), "the value of --json is empty"),
+    ],
+)
+def test_a_variable_of_the_shell_that_is_not_set(
+    command: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read as a path, nothing is the current folder, into which a study would write its results."""
+    monkeypatch.chdir(tmp_path)
+    refused(hypercaps(*command), said, "perhaps a variable of the shell is not set")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_results_never_replace_inputs(run: tuple[Path, Path, Path, Result], tmp_path: Path) -> None:

@@ -300,9 +300,9 @@ def refused(result: Result, *said: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--folds", 1], ["1 folds", "at least 2"]),
-        (["--folds", 0], ["0 folds", "at least 2"]),
-        (["--folds", -3], ["-3 folds", "at least 2"]),
+        (["--folds", 1], ["the number of folds is 1: a whole number of 2 or more"]),
+        (["--folds", 0], ["the number of folds is 0: a whole number of 2 or more"]),
+        (["--folds", -3], ["the number of folds is -3: a whole number of 2 or more"]),
         (["--folds", 17], ["17 folds can't be made of the 16 areas", "from 2 to 16"]),
         (["--split", "folds", "--split-file", "x.npz"], ["--split-file and --split were both given"]),
         (["--split", "file"], ["there is no split 'file'"]),
@@ -319,7 +319,7 @@ def refused(result: Result, *said: str) -> None:
         (["--candidates", ","], ["no candidate is named"]),
         (["--candidates", "lda", "--method", "lda"], ["candidates has a meaning with method auto only"]),
         (["--budget", 1, "--method", "lda"], ["--budget has no meaning with --split folds and a named method"]),
-        (["--budget", 0.00001, *FAST], ["too short for one candidate on 5 folds", "raise --budget"]),
+        (["--budget", 0.00001, *FAST], ["too short for one candidate on 5 folds", "allow more .budget, in minutes."]),
         (["--budget", -1], ["the budget is -1.0", "above 0"]),
         (["--budget", 0], ["the budget is 0.0", "above 0"]),
         (["--budget", "nan"], ["the budget is nan", "above 0"]),

@@ -108,7 +108,7 @@ def header_of(path: Path) -> Json:
 
 def test_an_average_is_named_after_all_its_methods(average: TrainedModel) -> None:
     assert average.title == "average of lda, lda and convcapsnet"
-    assert average.heading == "average of LDA, LDA and 1D-ConvCapsNet"
+    assert average.heading == "average of LDA, LDA (patches of 5 x 5) and 1D-ConvCapsNet"
     assert average.members[0].heading == "LDA"
 
 

@@ -13,6 +13,7 @@ from hypercaps.classifier import ConvCapsClassifier
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.pipeline.evidence import write_doubtful_labels
+from hypercaps.pipeline.train import train_run
 from support.scenes import make_fields, with_wrong_labels
 
 
@@ -36,6 +37,19 @@ def test_wrong_labels_are_found(seed: int, tmp_path: Path) -> None:
     for one in listed:
         assert one["label"] == labels[one["row"], one["col"]]
         np.testing.assert_allclose(one["spectrum"], cube[one["row"], one["col"]])
+
+
+def test_areas_count_units_and_not_pixels_unless_pixels_were_drawn(tmp_path: Path) -> None:
+    """The pixels of a block that are all right do not make the area of a class certain."""
+    cube, truth = make_fields(60, 60)
+    areas = {}
+    for split in ("random", "blocks"):
+        classifier = ConvCapsClassifier(method="lda", split_by=split, block=10, train=0.4)
+        areas[split] = train_run(classifier, Scene.from_array(cube), Labels.from_array(truth), tmp_path / split)
+    for pixels, units in zip(areas["random"].metrics.areas, areas["blocks"].metrics.areas, strict=True):
+        assert units.high - units.low > 5 * (pixels.high - pixels.low)
+    bounds = areas["blocks"].metrics.map_accuracy_interval
+    assert bounds is not None and bounds[1] - bounds[0] > 5
 
 
 def test_no_label_is_doubtful_where_all_are_right(tmp_path: Path) -> None:

@@ -100,6 +100,13 @@ def page(folds_run: Path) -> Page:
     return Page((folds_run / "report.html").read_text())
 
 
+def test_the_side_of_patches_is_named_and_random_areas_are_no_estimates_elsewhere(plain_run: Path) -> None:
+    """LDA on windows is another method than LDA; a random split tests pixels beside training pixels."""
+    text = Page((plain_run / "report.html").read_text()).text
+    assert "lda, patches of 1 × 1" in text
+    assert "far too narrow for ground away from the labels" in text
+
+
 def test_points_are_no_groups_of_pixels(plain_run: Path, tmp_path: Path) -> None:
     out = rewritten(plain_run, tmp_path / "run", folds_metrics(units="points"))
     add_folds(out)
@@ -125,6 +132,7 @@ def test_scores_of_folds_have_intervals_and_say_what_they_describe(page: Page) -
     assert "beside training pixels of their own" not in page.text
     assert f"Not tested: {NASTY.replace('https://', '')}. OA, AA and kappa say nothing" in page.text
     assert "LDA on the same pixels: 62.1 % (50.0 to 71.0), in 0.1 s." in page.text
+    assert "far too narrow" not in page.text and "patches of" not in page.text.partition("Accuracy")[0]
     assert (
         f"{AVERAGE}, 1,234 parameters" in page.text
         and f"for this model ({AVERAGE})" in page.text

@@ -56,6 +56,13 @@ def test_a_run_without_scores_says_only_that() -> None:
     assert [getattr(wording, name)(metrics) for name in texts] == [None] * len(texts)
 
 
+def test_the_comparison_of_a_run_without_scores_is_no_score() -> None:
+    """Its confidence is calibrated, on the predictions that the comparison made."""
+    assert "its confidence is not calibrated" in wording.unknown_text(unscored_metrics())
+    compared = wording.unknown_text(unscored_metrics(candidates=CANDIDATES))
+    assert "calibrated" not in compared and "those that chose among them" in compared
+
+
 @pytest.mark.parametrize(
     ("split", "n_test", "interval", "said"),
     [
@@ -160,8 +167,16 @@ def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
     )
     equal = wording.baseline_text(folds_metrics(oa=62.11, baseline=lda_baseline(62.14)))  # as far as it is shown
     assert equal is not None and "better" not in equal
-    assert wording.baseline_text(folds_metrics(method="lda", baseline=lda_baseline(99.0))) is None
+    assert wording.baseline_text(folds_metrics(method="lda", patch=1, baseline=lda_baseline(99.0))) is None
     assert wording.baseline_text(folds_metrics()) is None
+
+
+def test_lda_on_windows_is_compared_with_lda_on_single_pixels() -> None:
+    windows = folds_metrics(method="lda", patch=7, baseline=lda_baseline(62.1))
+    assert wording.baseline_text(windows) == "LDA on single pixels instead of windows: 62.1 % (50.0 to 71.0), in 0.1 s."
+    worse = wording.baseline_text(replace(windows, baseline=lda_baseline(99.0)))
+    assert worse is not None and worse.startswith("LDA on single pixels, the simplest method, is better")
+    assert worse.endswith("type --method lda --patch 1.")
 
 
 def test_chosen_candidates_come_first_and_those_not_run_are_left_out() -> None:
@@ -183,6 +198,9 @@ def test_candidates_that_were_not_run_are_named_or_counted() -> None:
     many = [replace(CANDIDATES[0], name=f"candidate-{number}") for number in range(5)]
     assert wording.compared_text(many).endswith("Not run: 5 further candidates (it would take too long).")
     assert "Not run" not in wording.compared_text(CANDIDATES[1:])
+    assert "left out early" in wording.compared_text(CANDIDATES)
+    complete = [row for row in CANDIDATES if row.folds == 5]
+    assert "the same out-of-fold pixels. " in wording.compared_text(complete)
 
 
 def test_doubtful_labels_are_counted() -> None:

@@ -34,6 +34,8 @@ def test_an_unknown_name_is_refused_with_a_hint() -> None:
     assert "did you mean" not in str(refusal.value)
     with pytest.raises(ModelError, match="no candidate is named"):
         choose_candidates([])
+    with pytest.raises(ModelError, match=r"is the text 'lda, logistic': a list .* such as \['lda', 'logistic'\]"):
+        choose_candidates("lda, logistic")
 
 
 def test_a_candidate_keeps_the_seed() -> None:

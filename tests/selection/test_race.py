@@ -201,7 +201,7 @@ def test_the_time_limit(problem: FoldProblem, monkeypatch: pytest.MonkeyPatch) -
     assert rows["convcapsnet-7"].outcome == "time limit after 0 of 5 folds"  # less than half of the time was left
     late, _ = race_of(problem, "lda", seconds=0.5)
     late.started = clock[0]
-    with pytest.raises(ModelError, match="too short for one candidate on 5 folds: raise --budget"):
+    with pytest.raises(ModelError, match="too short for one candidate on 5 folds: allow more"):
         late.run()
 
 

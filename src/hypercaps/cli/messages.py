@@ -41,6 +41,7 @@ class SentenceGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            _refuse_empty(ctx.meta[_ARGUMENTS])
             return super().invoke(ctx)
         except HypercapsError as error:
             if ctx.find_root().obj == "debug":
@@ -68,6 +69,16 @@ class SentenceGroup(TyperGroup):
                 raise
             _say_error(hint or message)
             raise typer.Exit(error.exit_code) from None
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse an empty argument, mostly a variable of the shell that is not set: as a path it is the current folder."""
+    for before, argument in itertools.pairwise(["", *arguments]):
+        option, is_joined, value = argument.partition("=")
+        if argument == "" or (option.startswith("--") and is_joined and not value):
+            name = option or (before if before.startswith("-") else "")
+            what = f"the value of {name}" if name else "an argument"
+            raise HypercapsError(f"{what} is empty: give one; perhaps a variable of the shell is not set")
 
 
 def unquoted_pattern(arguments: Sequence[str]) -> str:

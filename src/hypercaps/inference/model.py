@@ -99,8 +99,9 @@ class TrainedModel:
 
     @property
     def heading(self) -> str:
-        """As ``title``, with the methods' names in full, for pictures."""
-        return _in_words([get_description(member.method).title for member in self.members])
+        """As ``title``, with the methods' names in full and the side of patches that are not the usual ones, for
+        pictures."""
+        return _in_words([_full_name(member.method, member.patch) for member in self.members])
 
     def to(self, device: Device) -> TrainedModel:
         """The model on a device, and in the form that computes with its precision; networks of torch are moved."""
@@ -188,6 +189,11 @@ class TrainedModel:
             "own_calibration": self.own_calibration.describe(),
             "partners": [partner.describe() for partner in self.partners],
         }
+
+
+def _full_name(method: str, patch: int) -> str:
+    described = get_description(method)
+    return described.title if patch == described.patch else f"{described.title} (patches of {patch} x {patch})"
 
 
 def _in_words(names: list[str]) -> str:

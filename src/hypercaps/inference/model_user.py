@@ -15,7 +15,7 @@ from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split, count_test_units
 from hypercaps.data.window import Window
-from hypercaps.errors import LabelsError, SplitError
+from hypercaps.errors import LabelsError, SplitError, warn_data
 from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.known_scores import KnownScores
 from hypercaps.inference.metrics import Scores
@@ -67,7 +67,8 @@ class ModelUser:
             Class numbers (rows, columns), 0 = unlabelled. Labels on invalid pixels are left out with a warning.
         split : Split, optional
             Score its test pixels only. Default: all labelled pixels; on the labels of the training, these include
-            training pixels, and the score is too high: ``scores_`` after ``fit`` has that of held-out pixels.
+            training pixels, and the score is too high, as a warning says: ``scores_`` after ``fit`` has that of
+            held-out pixels.
         on_progress : callable, optional
             Called with the number of pixels done and their total.
         progress : bool, optional
@@ -80,6 +81,24 @@ class ModelUser:
         """
         model = self._fitted()
         scene, labels = as_scene(scene), as_labels(labels)
+        scores = self._evaluate(model, scene, labels, split, on_progress, progress)
+        if split is None and _are_of_training(model, scene, labels):
+            warn_data(
+                "the model was trained on these labels: unless the scene is another one, its training pixels were "
+                "scored as well and the score is too high; scores_ after fit has that of held-out pixels, and split "
+                "names the pixels to score"
+            )
+        return scores
+
+    def _evaluate(
+        self,
+        model: TrainedModel,
+        scene: Scene,
+        labels: Labels,
+        split: Split | None = None,
+        on_progress: OnProgress | None = None,
+        progress: bool | None = False,
+    ) -> Scores:
         model.check_fits(scene)
         labels.check_fits(scene)
         labels = labels.where_valid(scene)
@@ -109,7 +128,7 @@ class ModelUser:
         scene, labels
             As of :meth:`evaluate`, which gives this in percent, with much more. Training pixels are scored as well.
         """
-        return self.evaluate(scene, labels, progress=False).oa / 100
+        return self._evaluate(self._fitted(), as_scene(scene), as_labels(labels)).oa / 100
 
     def predict(self, scene: Scene | Cube, *, progress: bool | None = None) -> npt.NDArray[np.int16]:
         """Label of every pixel (rows, columns), numbered as in the training labels; 0 for invalid pixels.
@@ -331,6 +350,13 @@ def _shown(what: str, progress: bool | None, on_progress: OnProgress | None = No
     """What to call while pixels are classified: the user's function and, if progress is shown, one that shows it."""
     with ShownProgress(what, False if on_progress is not None and progress is None else progress) as shown:
         yield both(shown.mapping, on_progress) if shown.is_shown else on_progress
+
+
+def _are_of_training(model: TrainedModel, scene: Scene, labels: Labels) -> bool:
+    """Whether a model was trained on these labels and, as far as it tells, on this scene."""
+    if model.split.labels != labels.digest() or model.scene != scene.name:
+        return False
+    return not model.out_of_fold or model.out_of_fold["scene_fingerprint"] == scene.fingerprint()
 
 
 def _listed(legend: Legend) -> str:

@@ -86,7 +86,7 @@ def with_areas(metrics: RunMetrics, classifier: ConvCapsClassifier, map_file: Pa
     if scores is None:
         return metrics
     look = look_at_map(map_file, _SMALL)
-    legend, units = classifier.legend_, _mapped_units(classifier, scores.confusion)
+    legend, units = classifier.legend_, _mapped_units(classifier)
     mapped = np.array([look.counts[entry.label] for entry in legend])
     rows = class_areas(legend, scores.confusion, mapped, units=units)
     metrics = replace(metrics, areas=tuple(_area_row(row, look.hectares) for row in rows))
@@ -113,10 +113,9 @@ def _area_row(row: ClassArea, hectares: float | None) -> AreaRow:
     )
 
 
-def _mapped_units(classifier: ConvCapsClassifier, confusion: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
+def _mapped_units(classifier: ConvCapsClassifier) -> npt.NDArray[np.float64] | None:
     """(n,) number of units that were predicted as each class; None: pixels were drawn one by one."""
-    selection = classifier.selection_
-    if selection is None or classifier.split_.kind != "folds":
+    if classifier.split_.kind == "random":
         return None
-    problem, counts = selection.problem, np.asarray(confusion)
-    return predicted_units(counts, problem.samples(problem.truth, len(counts)))
+    scores = classifier.scores_
+    return predicted_units(scores.confusion, np.array([row.units or 0 for row in scores.per_class]))

@@ -96,6 +96,7 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "baseline_text": wording.baseline_text(metrics),
         "calibration_text": wording.calibration_text(metrics),
         "contradiction_text": wording.contradiction_text(metrics),
+        "unknown_text": wording.unknown_text(metrics),
         "compared_text": wording.compared_text(metrics.candidates),
         "unit_names": wording.unit_names(metrics),
         "counts_areas": wording.counts_areas(metrics),

@@ -20,10 +20,8 @@ _UNITS = {  # kind of spatial units: one of them, and several
 
 _NETWORK = "convcapsnet"
 _MANY = 4  # candidates that are counted, not named
-_COMPARED = (
-    "All were compared on the same out-of-fold pixels; one that was left out early, on those of the folds that it was "
-    "run on."
-)
+_COMPARED = "All were compared on the same out-of-fold pixels"
+_LEFT_EARLY = "; one that was left out early, on those of the folds that it was run on"
 _CAUTION = "The best of several looks slightly better on the pixels that chose it than it is."
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
@@ -104,6 +102,19 @@ def unscored_text(metrics: RunMetrics) -> str | None:
     labels = "all labels" if metrics.n_train is None else f"all {metrics.n_train:,} labels"
     option = " (--split none)" if metrics.split == "none" else ""
     return f"Nothing was scored: {labels} were used for training{option}."
+
+
+def unknown_text(metrics: RunMetrics) -> str:
+    """What is not known of a map of which nothing was scored."""
+    scored = (
+        "'--split folds' also trains the model on all labels, and scores each of them by a model that has not seen it."
+    )
+    if metrics.candidates:
+        return (
+            "How accurate the map is, is unknown: the figures of the methods compared are those that chose among them. "
+            f"{scored}"
+        )
+    return f"How accurate the map is, is unknown, and its confidence is not calibrated. {scored}"
 
 
 def untested_names(metrics: RunMetrics) -> list[str]:
@@ -290,17 +301,22 @@ def calibration_text(metrics: RunMetrics) -> str | None:
 def baseline_text(metrics: RunMetrics) -> str | None:
     """The score of the simplest method, and whether it is better; None if the model is of this method."""
     simple = metrics.baseline
-    if simple is None or metrics.oa is None or metrics.method == simple.method:
+    if simple is None or metrics.oa is None:
         return None
-    name = simple.method.upper() if simple.method == "lda" else simple.method
+    name, command = simple.method.upper() if simple.method == "lda" else simple.method, f"--method {simple.method}"
+    if metrics.method == simple.method:
+        if metrics.patch in (None, 1):
+            return None
+        name, command = f"{name} on single pixels", f"{command} --patch 1"  # the model is LDA on windows
     # An average that was chosen by log loss has LDA among its members or its candidates: no advice then.
     if round(simple.oa, 1) > round(metrics.oa, 1) and not metrics.method.startswith("average"):
         return (
             f"{name}, the simplest method, is better on the same pixels: {score_text(simple.oa, simple.oa_interval)} "
-            f"against {score_text(metrics.oa, metrics.oa_interval)}; to use it, type --method {simple.method}."
+            f"against {score_text(metrics.oa, metrics.oa_interval)}; to use it, type {command}."
         )
     took = f", in {simple.seconds:.1f} s" if simple.seconds else ""  # a model file does not keep it
-    return f"{name} on the same pixels: {score_text(simple.oa, simple.oa_interval)}{took}."
+    compared = "instead of windows" if metrics.method == simple.method else "on the same pixels"
+    return f"{name} {compared}: {score_text(simple.oa, simple.oa_interval)}{took}."
 
 
 def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
@@ -313,7 +329,8 @@ def ranked(candidates: Iterable[CandidateRow]) -> list[CandidateRow]:
 def compared_text(candidates: Iterable[CandidateRow]) -> str:
     """How candidates were compared and chosen, and which were not run."""
     rows = list(candidates)
-    text = f"{_COMPARED} {_default_text(rows)} {_CAUTION}"
+    left_early = _LEFT_EARLY if len({row.folds for row in rows if row.oa is not None}) > 1 else ""
+    text = f"{_COMPARED}{left_early}. {_default_text(rows)} {_CAUTION}"
     not_run: dict[str, list[str]] = {}
     for row in rows:
         if row.oa is None:

@@ -93,6 +93,9 @@ def choose_candidates(names: Sequence[str] | None) -> tuple[Candidate, ...]:
     """The candidates of these names, or of these methods; all without names."""
     if names is None:
         return CANDIDATES
+    if isinstance(names, str):  # its letters would be taken for names
+        listed = [name.strip() for name in names.split(",")]
+        raise ModelError(f"candidates is the text {names!r}: a list of names is expected, such as {listed}")
     if not names:
         raise ModelError("no candidate is named: give at least one, such as lda,logistic")
     chosen: list[Candidate] = []

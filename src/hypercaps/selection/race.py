@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from hypercaps.errors import HypercapsError, ModelError
 from hypercaps.inference.run_metrics import CandidateRow
@@ -25,7 +24,6 @@ from hypercaps.training.spec import TrainingSpec
 _NETWORK_SHARE = 0.5  # of the time limit that must be left for a network to begin
 _GUIDE_ERROR = 0.05  # share of the pixels that LDA on windows may have wrong to take part in label propagation
 _FEW_UNITS = 40  # held-out units, below which windows may help LDA by chance
-Integers = npt.NDArray[np.int64]
 OnComparing = Callable[[str, int, int, int, int], None]  # candidate, fold, folds, candidates done, candidates
 OnCandidate = Callable[[CandidateRow], None]
 
@@ -84,7 +82,7 @@ class Race:
         if not any(result.is_complete for result in self.results.values()):
             raise ModelError(
                 f"the time limit of {self.settings.seconds:.3g} s is too short for one candidate on "
-                f"{self.problem.folds.count} folds: raise --budget, or name a single method with --method"
+                f"{self.problem.folds.count} folds: allow more (budget, in minutes), or name a single method"
             )
         return choose(self.problem, self.results, self.default)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from hypercaps.data import splits
@@ -79,7 +80,7 @@ class Settings:
             raise ModelError(
                 f"method auto chooses the {chosen_by_user[0].replace('_', ' ')} itself: leave it out, or name a method"
             )
-        if self.budget is not None and not 0 < self.budget < inf:
+        if self.budget is not None and not (isinstance(self.budget, Real) and 0 < self.budget < inf):
             raise ModelError(f"the budget is {self.budget!r}: a number of minutes above 0 is expected")
 
     @property

@@ -123,6 +123,9 @@ def test_labels_of_which_nothing_can_be_held_out() -> None:
     one = Labels.from_array(array[:, :6])
     with pytest.raises(SplitError, match=r"lie in one area.*label more areas.*--split none"):
         draw_folds(one, label_units(one))
+    points = of_polygons([[1], [1]])
+    with pytest.raises(SplitError, match=r"every class .* one point only.*label more points of each class"):
+        draw_folds(points, label_units(points))
 
 
 @pytest.mark.parametrize("count", [20_000, 60_000])
@@ -200,7 +203,7 @@ def test_no_split_trains_on_all_labels() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"kind": "folds", "folds": 1}, "at least 2"), ({"kind": "folds", "folds": 2.5}, "whole number"),
+        ({"kind": "folds", "folds": 1}, "2 or more"), ({"kind": "folds", "folds": 2.5}, "whole number"),
         ({"kind": "random", "folds": 3}, "with the split 'folds'"), ({"kind": "folds", "block": 1}, "at least 2"),
         ({"kind": "none", "per_class": 3}, "all labelled pixels train"),
     ],

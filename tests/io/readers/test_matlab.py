@@ -211,11 +211,27 @@ def test_what_is_not_numbers_is_passed_over_in_v73(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_scene(tmp_path / "a.mat").read().values, CUBE)
 
 
-def test_arrays_that_lie_in_groups_only_are_explained(tmp_path: Path) -> None:
+def test_arrays_that_lie_in_groups_only(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["site/reflectance"] = CUBE
+        file["site/truth/classes"] = GT
         file["version"] = "1"
-    with pytest.raises(SceneError, match=r"a.h5 has no array outside its groups \(site\).*docs/products.md"):
+        file.create_group("#refs#")["a"] = CUBE
+    np.testing.assert_array_equal(open_scene(tmp_path / "a.h5").read().values, CUBE)
+    np.testing.assert_array_equal(open_scene(f"{tmp_path / 'a.h5'}:site/reflectance").read().values, CUBE)
+    np.testing.assert_array_equal(open_labels(f"{tmp_path / 'a.h5'}:site/truth/classes").array, GT)
+    with pytest.raises(SceneError, match="no array 'site/none': it holds site/reflectance"):
+        open_scene(f"{tmp_path / 'a.h5'}:site/none")
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["top"] = CUBE + 1  # then groups are not looked at
+    np.testing.assert_array_equal(open_scene(tmp_path / "a.h5").read().values, CUBE + 1)
+
+
+def test_links_in_groups_are_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["site/reflectance"] = CUBE
+        file["site/other"] = h5py.ExternalLink("b.h5", "/cube")
+    with pytest.raises(SceneError, match="refers elsewhere by its entry 'site/other'"):
         open_scene(tmp_path / "a.h5")
 
 

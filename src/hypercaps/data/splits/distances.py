@@ -21,32 +21,24 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Distances:
-    """Distances to the nearest label, in pixels."""
-
-    median: float
-    quantile_90: float
-
-
-@dataclass(frozen=True)
 class DistanceComparison:
-    """Distances to the nearest training label."""
+    """Median distances to the nearest training label, in pixels."""
 
-    held_out: Distances  # from held-out labels, to those that they were not held out with
-    ground: Distances | None  # from valid pixels without a label; None: there are none
+    held_out: float  # from held-out labels, to those that they were not held out with
+    ground: float | None  # from valid pixels without a label; None: there are none
 
     def in_words(self) -> str:
         """One sentence about what the score describes."""
-        near = f"Held-out labels lie {_pixels(self.held_out.median)} (median) from the nearest training label"
+        near = f"Held-out labels lie {_pixels(self.held_out)} (median) from the nearest training label"
         if self.ground is None:
             return f"{near}; the whole scene is labelled."
-        tested, mapped = self.held_out.median, self.ground.median
+        tested, mapped = self.held_out, self.ground
         compared = f"{near}, the ground to be mapped {mapped:.0f}"
         if abs(tested - mapped) <= _ALIKE_PIXELS or max(tested, mapped) <= _ALIKE * min(tested, mapped):
             return f"{compared}: the score describes ground about as far from labels as the map's."
         if tested > mapped:
             further = "the score describes ground further from labels than most of the map's"
-            return f"{compared}: {further}; expect a higher accuracy there."
+            return f"{compared}: {further}; by distance alone, expect a higher accuracy there."
         nearer = "the score describes ground nearer to labels than most of the map's"
         return f"{compared}: {nearer}; expect a lower accuracy where the map is far from labels."
 
@@ -69,8 +61,8 @@ def compare_distances(folds: Folds, valid: npt.NDArray[np.bool_] | None = None) 
     ground = np.flatnonzero(free)
     ground = _sample(ground, min(1.0, _MOST / max(1, ground.size)), rng)
     return DistanceComparison(
-        _summary(np.concatenate(held_out)),
-        _summary(_nearest(ground, folds.units.pixels, folds.shape)) if ground.size else None,
+        float(np.quantile(np.concatenate(held_out), 0.5)),
+        float(np.quantile(_nearest(ground, folds.units.pixels, folds.shape), 0.5)) if ground.size else None,
     )
 
 
@@ -94,8 +86,3 @@ def _nearest(pixels: Indices, labelled: Indices, shape: tuple[int, int]) -> Floa
     tree = cKDTree(labels, balanced_tree=False, compact_nodes=False)
     distances: Floats = tree.query(places)[0]
     return distances
-
-
-def _summary(distances: Floats) -> Distances:
-    median, quantile_90 = np.quantile(distances, [0.5, 0.9])
-    return Distances(float(median), float(quantile_90))

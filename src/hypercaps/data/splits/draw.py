@@ -92,16 +92,17 @@ def _distance_mismatch(folds: Folds) -> float:
     map answer the right question (nearest-neighbour distance matching, Milà et al. 2022, Linnenbrink et al. 2024).
     """
     distances = compare_distances(folds)
-    return 0.0 if distances.ground is None else abs(float(np.log(distances.held_out.median / distances.ground.median)))
+    return 0.0 if distances.ground is None else abs(float(np.log(distances.held_out / distances.ground)))
 
 
 def _warn_untested(labels: Labels, folds: Folds) -> None:
     """Name the classes that train only."""
     names = [labels.legend.entries[position].name for position in folds.untested()]
     if names:
+        it = "it" if len(names) == 1 else "each"
         warn_data(
-            f"{', '.join(names)} can't be tested: all pixels of {'it' if len(names) == 1 else 'each'} lie in one "
-            f"{folds.units.kind.removesuffix('s')}, which must train; label more of it elsewhere (docs/splits.md)"
+            f"{', '.join(names)} can't be tested: all pixels of {it} lie in one {folds.units.kind.removesuffix('s')}, "
+            f"which must train; label more of {it} elsewhere (docs/splits.md)"
         )
 
 

@@ -110,7 +110,7 @@ def draw_folds(labels: Labels, units: Units, *, folds: int | None = None, seed: 
 
 def _check(labels: Labels, units: Units, dealt: int, folds: int | None) -> None:
     """Refuse labels of which nothing can be held out, and an impossible number of folds."""
-    noun, more = units.kind.removesuffix("s"), "polygons" if units.kind in ("points", "polygons") else "areas"
+    noun, more = units.kind.removesuffix("s"), units.kind if units.kind in ("points", "polygons") else "areas"
     helps = f"label more {more} of each class, or train on all labels without a score (--split none)"
     if units.count == 1:
         raise SplitError(f"all labels of {labels.name!r} lie in one {noun}, so that none can be held out: {helps}")

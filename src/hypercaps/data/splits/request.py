@@ -90,11 +90,16 @@ class SplitRequest:
             )
         if self.folds is None:
             return
-        folds = _whole(self.folds)
-        if self.kind != "folds" or folds < 2:
+        if self.kind != "folds":
             raise SplitError(
-                f"{self.folds!r} folds and the split {self.kind!r} don't work: a whole number of at least 2 is "
-                "expected, with the split 'folds'"
+                f"a number of folds has a meaning with the split 'folds' only, and the split is {self.kind!r}: leave "
+                "it out, or ask for folds"
+            )
+        folds = _whole(self.folds)
+        if folds < 2:
+            raise SplitError(
+                f"the number of folds is {self.folds!r}: a whole number of 2 or more is expected, because each fold is "
+                "tested by a model that was trained on the others"
             )
         object.__setattr__(self, "folds", folds)
 

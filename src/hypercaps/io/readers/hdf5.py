@@ -26,7 +26,6 @@ from hypercaps.io.readers.variables import Attribute, Attributes, Part, Slices, 
 
 _MAX_ATTRIBUTE_BYTES = 1 << 20
 _MAX_DEPTH = 16  # groups within groups
-_MOST_NAMES = 8  # groups that a message names
 _SECONDS = 10  # of processor time for the trial: a sound file takes a fraction of one
 _BYTES_PER_SECOND = 1 << 27  # one more second for so many bytes: large files have more chunks to check
 _TIMEOUT = 300  # seconds of wall-clock time: the disk may be slow
@@ -79,29 +78,29 @@ def is_described(path: Path) -> bool:
         return any({"DIMENSION_LIST", "REFERENCE_LIST"} & set(item.attrs) for item in own)
 
 
-def top_level(path: Path) -> dict[str, Variable]:
-    """Numeric datasets outside any group, by name, as MATLAB stores arrays.
+def plain_arrays(path: Path) -> dict[str, Variable]:
+    """Numeric datasets outside any group, by name, as MATLAB stores arrays; in a file that has none, those in groups.
 
     Of the attributes only the mark ``MATLAB_class`` is kept, without its value. Soft links are refused as well: they
-    may lead to an external link in a group, which is not looked at.
+    may lead to an external link in a group that is not looked at.
     """
     check_survivable(path)
-    variables = {}
     with h5py.File(path, "r") as file:
         warn_of_rest(path)
-        for key in file:
-            if not isinstance(file.get(key, getlink=True), h5py.HardLink):
-                raise _refers_elsewhere(path, key)
-            item = file[key]
-            if isinstance(item, h5py.Dataset) and item.dtype.kind in "iufb":
-                attrs: Attributes = {"MATLAB_class": None} if "MATLAB_class" in item.attrs else {}
-                variables[key] = _variable(path, key, item, attrs, {})
-        groups = [key for key in file if not key.startswith("#") and isinstance(file[key], h5py.Group)]
-    if groups and not variables:
-        raise SceneError(
-            f"{path} has no array outside its groups ({', '.join(groups[:_MOST_NAMES])}), and arrays in groups are "
-            "read from NetCDF-4 and known products only (docs/products.md): save the array outside groups"
-        )
+        own = {key: file.get(key, getlink=True) for key in file}
+        return _numeric(path, file, own) or _numeric(path, file, _links(path, file))
+
+
+def _numeric(path: Path, file: h5py.File, links: Mapping[str, object]) -> dict[str, Variable]:
+    """The numeric datasets among these links, by name; MATLAB keeps what its cells refer to in groups like #refs#."""
+    variables = {}
+    for key, link in links.items():
+        if not isinstance(link, h5py.HardLink):
+            raise _refers_elsewhere(path, key)
+        item = file[key]
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in "iufb" and not key.startswith("#"):
+            attrs: Attributes = {"MATLAB_class": None} if "MATLAB_class" in item.attrs else {}
+            variables[key] = _variable(path, key, item, attrs, {})
     return variables
 
 
@@ -241,7 +240,7 @@ def try_reading(name: str, seconds: str) -> None:
     with suppress(Exception):
         path = Path(name)
         _survived.add(_mark(path))  # this process is the trial
-        variables = survey(path).variables if is_described(path) else top_level(path)
+        variables = survey(path).variables if is_described(path) else plain_arrays(path)
         for variable in variables.values():
             if variable.dtype.kind in "iufb" and min(variable.shape, default=0) > 0:
                 with suppress(Exception):

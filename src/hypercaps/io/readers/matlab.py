@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hypercaps.io.arrays import StoredArray
-from hypercaps.io.readers.hdf5 import top_level
+from hypercaps.io.readers.hdf5 import plain_arrays
 from hypercaps.io.readers.matlab5 import list_arrays
 from hypercaps.io.readers.variables import Variable
 
@@ -59,6 +59,6 @@ class _Dataset:
 
 
 def hdf5_arrays(path: Path) -> list[StoredArray]:
-    """The numeric arrays at the top level of a v7.3 .mat file or a plain HDF5 file, read by window."""
-    datasets = [_Dataset(variable) for variable in top_level(path).values()]
+    """The numeric arrays of a v7.3 .mat file or a plain HDF5 file, read by window; those in groups if all are."""
+    datasets = [_Dataset(variable) for variable in plain_arrays(path).values()]
     return [StoredArray(dataset.variable.key, dataset.shape, dataset.checked) for dataset in datasets]

@@ -71,10 +71,11 @@ def check_output(
         refuse_special(path)
 
 
-def check_name(path: Path) -> None:
+def check_name(path: Path, *, is_folder: bool = False) -> None:
     """Refuse an output without a name of its own, such as '.', or whose name is no text, which GDAL can't write."""
     if not path.name:
-        raise OutputError(f"{path} can't be written: it is a folder; give a file name")
+        why = "give the results a folder with a name" if is_folder else "it is a folder; give a file name"
+        raise OutputError(f"{path} can't be written: {why}")
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:

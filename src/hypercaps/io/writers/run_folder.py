@@ -39,7 +39,7 @@ class RunFolder:
     def check(self, inputs: Iterable[Path] = ()) -> None:
         """Refuse, before a long training, a folder that can't be written or a run that would replace an input."""
         inputs = list(inputs)
-        check_name(self.out)
+        check_name(self.out, is_folder=True)
         with translate_write_errors(self.out):
             if os.path.lexists(self.out) and not self.out.is_dir():
                 what = "a file" if self.out.exists() else "a link to nothing"
