@@ -249,6 +249,16 @@ def test_the_accuracy_of_the_map_is_given_for_folds_only() -> None:
     assert wording.map_accuracy_text(unscored_metrics(map_accuracy=81.0)) is None
 
 
+def test_a_wide_interval_is_said_to_tell_little() -> None:
+    said = wording.too_few_text(folds_metrics(units="polygons", n_units=9, oa_interval=(18.2, 100.0)))
+    assert said is not None and said.startswith("9 polygons are too few") and "from 18 to 100 %" in said
+    assert "Label more polygons" in said
+    assert wording.too_few_text(folds_metrics(oa_interval=(70.5, 100.0))) is None
+    pixels = wording.too_few_text(RunMetrics(50.0, 50.0, 50.0, split="random", oa_interval=(20.0, 80.0)))
+    assert pixels is not None and pixels.startswith("Too few test pixels") and "Label more areas" in pixels
+    assert wording.too_few_text(unscored_metrics()) is None
+
+
 @pytest.mark.parametrize(("units", "said"), [("areas", True), ("blocks", True), ("tiles", False), ("polygons", False)])
 def test_the_note_of_intervals_says_what_counts_as_one(units: str, said: bool) -> None:
     note = wording.interval_note(folds_metrics(units=units))

@@ -90,6 +90,7 @@ def _score_lines(metrics: RunMetrics) -> Iterable[str]:
     folds = metrics.split == "folds"
     notes = (
         wording.interval_note(metrics),
+        wording.too_few_text(metrics),
         wording.map_accuracy_text(metrics),
         wording.untested_text(metrics),
         wording.one_area_text(metrics),

@@ -87,6 +87,7 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "sample_text": wording.sample_text(metrics) if metrics.split == "folds" else None,
         "split_text": wording.split_text(metrics),
         "unscored_text": wording.unscored_text(metrics),
+        "too_few_text": wording.too_few_text(metrics),
         "untested_text": wording.untested_text(metrics),
         "map_accuracy_text": wording.map_accuracy_text(metrics),
         "one_area_text": wording.one_area_text(metrics),

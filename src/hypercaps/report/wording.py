@@ -19,6 +19,7 @@ _UNITS = {  # kind of spatial units: one of them, and several
 }
 
 _NETWORK = "convcapsnet"
+_WIDE = 30.0  # percentage points between the bounds of an interval that tells little
 _MANY = 4  # candidates that are counted, not named
 _COMPARED = "All were compared on the same out-of-fold pixels"
 _LEFT_EARLY = "; one that was left out early, on those of the folds that it was run on"
@@ -45,6 +46,19 @@ def interval_note(metrics: RunMetrics) -> str | None:
     sample = f", with the {_count_units(metrics)} as the sample" if metrics.n_units is not None else ""
     counted = " (pieces of one area count as one, in the table too)" if counts_areas(metrics) else ""
     return f"In brackets: 95 % intervals{sample}{counted}."
+
+
+def too_few_text(metrics: RunMetrics) -> str | None:
+    """That the interval of OA is too wide to tell how accurate the map is; None if it is not."""
+    if metrics.oa_interval is None or metrics.oa_interval[1] - metrics.oa_interval[0] < _WIDE:
+        return None
+    low, high = (f"{bound:.0f}" for bound in metrics.oa_interval)
+    few = "Too few test pixels" if metrics.n_units is None else f"{_count_units(metrics)} are too few"
+    more = unit_names(metrics)[1] if metrics.units in ("points", "polygons") else "areas"
+    return (
+        f"{few} to tell how accurate the map is: anything from {low} to {high} % is plausible. Label more {more}, "
+        "spread over the scene."
+    )
 
 
 def counts_areas(metrics: RunMetrics) -> bool:

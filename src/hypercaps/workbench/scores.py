@@ -8,7 +8,7 @@ import numpy as np
 
 from hypercaps.data.labels import Legend
 from hypercaps.inference.run_metrics import Bounds, RunMetrics
-from hypercaps.report.wording import one_area_text, partly_seen_text, split_text, untested_text
+from hypercaps.report.wording import one_area_text, partly_seen_text, split_text, too_few_text, untested_text
 
 
 def score_json(metrics: RunMetrics, legend: Legend) -> dict[str, Any] | None:
@@ -17,7 +17,8 @@ def score_json(metrics: RunMetrics, legend: Legend) -> dict[str, Any] | None:
         return None
     numbers = legend.labels.tolist()
     confusion = np.array(metrics.confusion, dtype=np.int64).reshape(len(numbers), len(numbers))
-    notes = (untested_text(metrics), one_area_text(metrics), partly_seen_text(metrics), metrics.distances)
+    about = (too_few_text, untested_text, one_area_text, partly_seen_text)
+    notes = [*(text(metrics) for text in about), metrics.distances]
     return {
         "split": split_text(metrics),
         "notes": [text for text in notes if text],
