@@ -165,6 +165,11 @@ def test_the_standard_error_is_that_of_units() -> None:
     assert excess(Losses(one.loss, pixels), Losses(other.loss, pixels))[1] < excess(one, other)[1]
 
 
+def test_one_unit_tells_nothing_of_the_error() -> None:
+    unit = np.zeros(8, dtype=np.int64)
+    assert excess(Losses(np.ones(8), unit), Losses(np.zeros(8), unit)) == (1.0, np.inf)
+
+
 def test_weights_stay_near_equal_with_few_units() -> None:
     of_truth = np.tile([0.9, 0.1], (500, 1))
     few, some, many = (mixture_weights(of_truth, units, 2.0)[0] for units in (1, 20, 5000))

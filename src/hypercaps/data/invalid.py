@@ -1,10 +1,27 @@
-"""The warning about pixels of a scene that get no class."""
+"""Pixels of a scene that have no data: where they are, and the warning that they get no class."""
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from hypercaps.data.scene import Scene
-from hypercaps.data.window import covered_pixels
+from hypercaps.data.window import covered_pixels, tile_windows
 from hypercaps.errors import warn_data
+
+Mask = npt.NDArray[np.bool_]
+
+_WINDOW = 256  # side of the windows that are read
+
+
+def valid_mask(scene: Scene, within: Mask | None = None) -> Mask:
+    """(rows, columns) pixels that have data; with ``within``, those of this mask only, and no others are read."""
+    valid = np.zeros(scene.shape[:2], dtype=bool)
+    for window in tile_windows(scene.whole, _WINDOW):
+        inside = True if within is None else within[window.rows, window.cols]
+        if np.any(inside):
+            valid[window.rows, window.cols] = scene.read(window.rows, window.cols).valid & inside
+    return valid
 
 
 def warn_of_invalid(scene: Scene, invalid: int, total: int) -> None:

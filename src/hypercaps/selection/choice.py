@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -61,15 +62,16 @@ class Losses:
 def excess(one: Losses, other: Losses) -> tuple[float, float]:
     """Mean of one log loss minus another on the same pixels, and its standard error with units as the sample.
 
-    Both must have run the same folds.
+    Both must have run the same folds. One unit alone tells nothing of the error, which is then infinite.
     """
     difference = one.loss - other.loss
     mean = float(difference.mean())
     units = np.unique(one.unit, return_inverse=True)[1]
     sums = np.bincount(units, weights=difference - mean)
-    count = max(sums.size, 2)
-    error = float(np.sqrt(np.square(sums).sum() * count / (count - 1)) / difference.size)
-    return mean, error
+    count = sums.size
+    if count < 2:
+        return mean, inf
+    return mean, float(np.sqrt(np.square(sums).sum() * count / (count - 1)) / difference.size)
 
 
 def choose(problem: FoldProblem, results: Mapping[Candidate, OutOfFold], default: Candidate | None = None) -> Choice:

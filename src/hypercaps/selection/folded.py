@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
-from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
-from hypercaps.data.splits.distances import compare_distances
+from hypercaps.data.splits.distances import compare_distances, ground_of
 from hypercaps.data.splits.folds import Folds
 from hypercaps.inference.metrics import Scores
 from hypercaps.inference.run_metrics import Baseline, CandidateRow
@@ -21,11 +19,8 @@ from hypercaps.selection.final import FinalModel, Member, train_final
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, cross_fit
 from hypercaps.selection.race import OnCandidate, OnComparing, Race, RaceSettings
 from hypercaps.training.loop import OnProgress
-from hypercaps.training.patches import valid_pixels
 from hypercaps.training.scene_cache import SceneCache
 from hypercaps.training.spec import TrainingSpec
-
-_MAX_VALIDITY = 1 << 22  # pixels of a scene whose validity is read for the distances; larger ones count as valid
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,7 @@ class FoldedResult:
             untested=tuple(legend[position].name for position in folds.untested()),
             within_one_area=tuple(legend[position].name for position in folds.within_one_area()),
             partly_seen=folds.partly_seen(),
-            distances=compare_distances(folds, _validity(problem.scene)).in_words(),
+            distances=compare_distances(folds, ground_of(problem.scene)).in_words(),
             leakage=_leakage(folds, 2 * self.final.model.halo + 1),
         )
 
@@ -116,15 +111,6 @@ def _baseline(problem: FoldProblem, base: TrainingSpec, result: OutOfFold | None
         result = cross_fit(problem, LDA.spec(base))
     oa = 100.0 * result.correct / problem.truth.size
     return Baseline(LDA.method, oa, result.seconds, result.oa_interval())
-
-
-def _validity(scene: Scene) -> npt.NDArray[np.bool_] | None:
-    """(rows, columns) which pixels have data; None: the scene is too large to read for that."""
-    if scene.rows * scene.cols > _MAX_VALIDITY:
-        return None
-    valid = np.zeros(scene.rows * scene.cols, dtype=bool)
-    valid[valid_pixels(scene, without=np.empty(0, dtype=np.int64))] = True
-    return valid.reshape(scene.rows, scene.cols)
 
 
 def _leakage(folds: Folds, patch: int) -> float:

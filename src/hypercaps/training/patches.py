@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from hypercaps.compute import native
 from hypercaps.compute.normals import standard_normal
+from hypercaps.data.invalid import valid_mask
 from hypercaps.data.pixels import Pixels
 from hypercaps.data.scene import Scene
-from hypercaps.data.window import Window, tile_windows
+from hypercaps.data.window import Window
 from hypercaps.training.preprocessing import Preprocessing
 
 if TYPE_CHECKING:  # a map needs nothing of torch
@@ -110,11 +111,7 @@ def draw_valid_pixels(scene: Scene, *, without: Indices, most: int, seed: int) -
 
 def valid_pixels(scene: Scene, *, without: Indices, within: Mask | None = None) -> Indices:
     """Valid pixels of the scene, or of the mask ``within`` (rows, columns): flat indices, ascending."""
-    free = np.zeros(scene.shape[:2], dtype=bool)
-    for window in tile_windows(scene.whole, 256):
-        inside = True if within is None else within[window.rows, window.cols]
-        if np.any(inside):
-            free[window.rows, window.cols] = scene.read(window.rows, window.cols).valid & inside
+    free = valid_mask(scene, within)
     free.ravel()[without] = False
     return np.flatnonzero(free)
 

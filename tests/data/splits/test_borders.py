@@ -36,6 +36,21 @@ def test_parts_of_fields_are_held_out_in_pieces() -> None:
     assert folds.units.kind == "areas" and folds.units.block == 8 and folds.units.count > 18
 
 
+def test_pixels_without_data_are_no_ground_to_be_mapped() -> None:
+    """Whole fields with narrow strips between them, in a scene whose other half has no data."""
+    scene, classes = fields()
+    rows, cols = np.indices(classes.shape)
+    strips = (rows % 20 > 17) | (cols % 20 > 17)
+    spectra = np.where(strips[..., None], 30, scene.read(slice(0, 60), slice(0, 120)).values)
+    array = np.pad(np.where(strips, 0, classes), ((0, 300), (0, 0)))
+    cube = np.pad(spectra, ((0, 300), (0, 0), (0, 0)), constant_values=np.nan).astype(np.float32)
+    labels, request = Labels.from_array(array), SplitRequest("folds", block=6)
+    empty_half = draw_requested_folds(labels, request, scene=Scene.from_array(cube))
+    assert are_whole_fields(Scene.from_array(cube), labels) and empty_half.units.block == 6
+    full = draw_requested_folds(labels, request, scene=Scene.from_array(np.nan_to_num(cube, nan=30)))
+    assert full.units.block != 6  # the other half is far from all labels: whole fields are held out
+
+
 def test_blocks_are_held_out_where_whole_blocks_were_labelled() -> None:
     """Pieces of fields would be held out beside other fields' labels, and unlabelled ground has none that near."""
     scene, classes = fields()

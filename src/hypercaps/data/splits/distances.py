@@ -10,10 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.invalid import valid_mask
+from hypercaps.data.scene import Scene
 from hypercaps.data.splits.folds import Folds
 from hypercaps.data.splits.split import Indices
 
 _MOST = 100_000  # pixels whose distances are computed
+_MOST_READ = 1 << 22  # pixels of a scene whose validity is read; those of larger ones all count as ground
 _ALIKE = 1.5  # ratio of medians up to which distances are about equal
 _ALIKE_PIXELS = 1.5  # difference of medians up to which they are
 
@@ -41,6 +44,11 @@ class DistanceComparison:
             return f"{compared}: {further}; by distance alone, expect a higher accuracy there."
         nearer = "the score describes ground nearer to labels than most of the map's"
         return f"{compared}: {nearer}; expect a lower accuracy where the map is far from labels."
+
+
+def ground_of(scene: Scene) -> npt.NDArray[np.bool_] | None:
+    """(rows, columns) pixels that have data; None: the scene is too large to read for that."""
+    return valid_mask(scene) if scene.rows * scene.cols <= _MOST_READ else None
 
 
 def compare_distances(folds: Folds, valid: npt.NDArray[np.bool_] | None = None) -> DistanceComparison:

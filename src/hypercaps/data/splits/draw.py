@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits.blocks import draw_blocks
 from hypercaps.data.splits.borders import are_whole_fields
-from hypercaps.data.splits.distances import compare_distances
+from hypercaps.data.splits.distances import compare_distances, ground_of
 from hypercaps.data.splits.folds import Folds, draw_folds
 from hypercaps.data.splits.polygons import draw_polygons
 from hypercaps.data.splits.random import draw_random
@@ -65,9 +66,10 @@ def draw_requested_folds(
     if whole_areas.units.count == units.count or labels.array.size > _MAX_COMPARED:
         return whole_areas
     pieces = deal(units)
+    mismatch = partial(_distance_mismatch, ground=None if scene is None else ground_of(scene))
     if scene is not None and not are_whole_fields(scene, labels):
-        return min((pieces, *_in_blocks(labels, request, pieces)), key=_distance_mismatch)
-    return min((whole_areas, pieces), key=_distance_mismatch)
+        return min((pieces, *_in_blocks(labels, request, pieces)), key=mismatch)
+    return min((whole_areas, pieces), key=mismatch)
 
 
 def _in_blocks(labels: Labels, request: SplitRequest, pieces: Folds) -> tuple[Folds, ...]:
@@ -84,14 +86,14 @@ def _in_blocks(labels: Labels, request: SplitRequest, pieces: Folds) -> tuple[Fo
     return (blocks,) if tests_enough else ()
 
 
-def _distance_mismatch(folds: Folds) -> float:
+def _distance_mismatch(folds: Folds, ground: npt.NDArray[np.bool_] | None) -> float:
     """How much nearer to (or further from) training labels the held-out pixels are than the ground to be mapped.
 
     A piece of a field that is held out beside the rest of it says little about fields without labels; a whole field
     that is held out says little about the unlabelled rest of labelled fields. Folds whose distances are those of the
     map answer the right question (nearest-neighbour distance matching, Milà et al. 2022, Linnenbrink et al. 2024).
     """
-    distances = compare_distances(folds)
+    distances = compare_distances(folds, ground)
     return 0.0 if distances.ground is None else abs(float(np.log(distances.held_out / distances.ground)))
 
 
