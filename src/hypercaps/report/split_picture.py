@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
 
-from hypercaps.data.colors import Rgb
+from hypercaps.data.colors import NO_DATA_COLOR, Rgb
 from hypercaps.data.tiling import thinning
-from hypercaps.report.figure import COLORS, NO_DATA_COLOR, hex_color
+from hypercaps.report.figure import COLORS, hex_color
 from hypercaps.report.map_pictures import raster_picture
 from hypercaps.report.quicklook import LONGEST_SIDE
 from hypercaps.report.signatures import SceneRecord

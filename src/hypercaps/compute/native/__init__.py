@@ -44,6 +44,13 @@ _users = 0  # number of threads inside ``torch_on_one_thread``
 _users_lock = threading.Lock()
 
 
+class _Inside(threading.local):
+    depth = 0  # of this thread in ``torch_on_one_thread``
+
+
+_inside = _Inside()
+
+
 def _use_one_thread() -> None:
     """In a forked process: threads do not survive a fork, and torch would wait forever for those of OpenMP."""
     global _threads, _users, _users_lock
@@ -237,19 +244,23 @@ def torch_on_one_thread() -> Iterator[None]:
     if torch is None:
         yield
         return
-    with _users_lock:  # several threads may be inside at once: the last user restores the setting
+    with _users_lock:  # several threads may be inside at once
         if _users == 0:
             _threads = torch.get_num_threads()
         _users += 1
     _keep_freed_blocks()
+    _inside.depth += 1
     torch.set_num_threads(1)
     try:
         yield
     finally:
         with _users_lock:
             _users -= 1
-            if _users == 0 and _threads is not None:
+            _inside.depth -= 1
+            # torch counts threads for each thread that calls it: every one restores its own.
+            if _inside.depth == 0 and _threads is not None:
                 torch.set_num_threads(_threads)
+            if _users == 0:
                 _threads = None
 
 
