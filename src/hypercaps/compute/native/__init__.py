@@ -32,9 +32,13 @@ TRAIN_CHUNK = 8
 LANES = 16  # channels are padded to whole vectors of the widest variant
 BLOCK = 4
 TILE = 24
+SOLVED = 8
 # Bits of the vectors of each variant; 0: those that every processor of the architecture has.
 VARIANTS = {"baseline": 0, "avx2": 256, "avx512": 512}
-_KERNELS = ("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten")
+_KERNELS = (
+    *("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten"),
+    "solver_step",
+)
 _CACHE_LINE = 64  # bytes
 _SPINS = 200_000  # checks for a job before a helper thread sleeps: a few milliseconds, longer than pauses in a step
 
