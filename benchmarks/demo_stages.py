@@ -51,13 +51,11 @@ STAGES: dict[str, tuple[str, ...]] = {
     "map: other": ("pipeline.train.make_map",),
     "map: rasters": ("io.writers.cog.write_cog",),
     "pictures": (
-        "pipeline.train.curves_picture",
-        "pipeline.train.reliability_picture",
-        "pipeline.train.raster_picture",
-        "report.map_pictures.map_picture",
-        "report.run_report.split_picture",
+        "pipeline.train._write_training",
+        "pipeline.map_rasters._picture",
     ),
-    "report (spectra and band attribution of the classes are found beside the map)": ("pipeline.train._write_report",),
+    "report": ("pipeline.train._write_report",),
+    "waiting for spectra and band attribution of the classes, found beside": ("pipeline.train:_FactsBeside.get",),
     "other": (),
 }
 

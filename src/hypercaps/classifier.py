@@ -6,7 +6,7 @@ What only trainings need is imported by ``fit``: a trained capsule network is lo
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from hypercaps.training.checks import as_labels, as_scene, check_split, warn_of_
 
 if TYPE_CHECKING:
     from hypercaps.data.splits.folds import Folds
+    from hypercaps.inference.model import TrainedModel
     from hypercaps.models.history import History
     from hypercaps.selection.folded import FoldedResult
     from hypercaps.selection.race import OnCandidate, OnComparing
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FoldObserver:
-    """Functions that ``fit`` calls while folds are run; each may be None."""
+class FitObserver:
+    """Functions that ``fit`` calls while it runs; each may be None."""
 
     on_comparing: OnComparing | None = None  # a fold of a candidate begins
     on_candidate: OnCandidate | None = None  # a candidate is finished
+    on_model: Callable[[TrainedModel], None] | None = None  # the model is trained; calibration and scores follow
 
 
 class ConvCapsClassifier(ModelUser, Parameters):
@@ -176,7 +178,7 @@ class ConvCapsClassifier(ModelUser, Parameters):
         *,
         evaluate: bool = True,
         on_progress: OnTraining | None = None,
-        observer: FoldObserver | None = None,
+        observer: FitObserver | None = None,
         checkpoint: CheckpointFile | None = None,
         cache: SceneCache | None = None,
         progress: bool | None = None,
@@ -196,8 +198,8 @@ class ConvCapsClassifier(ModelUser, Parameters):
         on_progress : callable, optional
             Called with a ``Progress`` after every step and epoch of the final training. KeyboardInterrupt, raised by it
             or by Ctrl-C, ends the training and keeps the best epoch so far.
-        observer : FoldObserver, optional
-            Functions that are called while folds are run.
+        observer : FitObserver, optional
+            Functions that are called when folds, candidates and the model are trained.
         checkpoint : CheckpointFile, optional
             Where the training keeps a checkpoint, and continues from one that is there. Not used for folds.
         cache : SceneCache, optional
@@ -219,8 +221,8 @@ class ConvCapsClassifier(ModelUser, Parameters):
         cache = own_cache if cache is None else cache
         cache.check_is_of(scene)
         labels = self._draw(scene, labels, split)
-        observer = observer or FoldObserver()
-        if progress is None and (on_progress is not None or observer != FoldObserver()):
+        observer = observer or FitObserver()
+        if progress is None and (on_progress is not None or observer != FitObserver()):
             progress = False  # the caller shows progress
         with ShownProgress("fit", progress) as shown:
             if shown.is_shown:
@@ -230,6 +232,10 @@ class ConvCapsClassifier(ModelUser, Parameters):
                 self._fit_once(cache, labels, on_progress, checkpoint)
             else:
                 self._fit_folds(cache, labels, on_progress, observer)
+            if observer.on_model is not None:
+                observer.on_model(self.model_)
+            if self.split_.val.size:  # pixels that no training has seen
+                self._calibrate(cache.scene, labels)
             own_cache.forget_spectra()  # large, and not needed any more
             self._add_scene_statistics(cache, labels)
             if evaluate:
@@ -263,7 +269,7 @@ class ConvCapsClassifier(ModelUser, Parameters):
     def _fit_once(
         self, cache: SceneCache, labels: Labels, on_progress: OnTraining | None, checkpoint: CheckpointFile | None
     ) -> None:
-        """Train one method on the training pixels, and calibrate it on the validation pixels."""
+        """Train one method on the training pixels."""
         from hypercaps.selection.fit import fit_model
 
         job = self._settings().spec.job(cache.scene, labels, self.split_)
@@ -271,10 +277,9 @@ class ConvCapsClassifier(ModelUser, Parameters):
         self.history_: History = fitted.history
         self.model_ = fitted.model
         self._known = KnownScores.of(self.model_, cache.scene)
-        self._calibrate(cache.scene, labels)
 
     def _fit_folds(
-        self, cache: SceneCache, labels: Labels, on_progress: OnTraining | None, observer: FoldObserver
+        self, cache: SceneCache, labels: Labels, on_progress: OnTraining | None, observer: FitObserver
     ) -> None:
         """Compare candidates, or cross-fit one method, on the folds; then train on all training pixels."""
         from hypercaps.selection.folded import FoldedTraining
@@ -291,8 +296,6 @@ class ConvCapsClassifier(ModelUser, Parameters):
         )
         self.selection_ = result = training.run(cache, labels, self.folds_, self.split_)
         self.history_, self.model_ = result.final.history, result.final.model
-        if self.split_.val.size:  # pixels that no model of the comparison has seen
-            self._calibrate(cache.scene, labels)
 
     def _calibrate(self, scene: Scene, labels: Labels) -> None:
         with self._applied() as model:

@@ -118,6 +118,28 @@ def test_torch_gets_its_threads_back() -> None:
     assert torch.get_num_threads() == before
 
 
+def test_every_thread_gets_its_torch_threads_back() -> None:
+    """Also one that is done while another is not."""
+    before, entered, done = torch.get_num_threads(), threading.Event(), threading.Event()
+
+    def stay_inside() -> None:
+        with native.torch_on_one_thread():
+            entered.set()
+            done.wait(60)
+
+    other = threading.Thread(target=stay_inside)
+    with native.torch_on_one_thread():
+        other.start()
+        assert entered.wait(60)
+        with native.torch_on_one_thread():
+            pass
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == native.threads() == before
+    done.set()
+    other.join()
+    assert torch.get_num_threads() == native.threads() == before
+
+
 @compiled
 def test_the_first_use_is_fast() -> None:
     """A new program that maps its first pixels compiles nothing: what it imports is what it takes."""

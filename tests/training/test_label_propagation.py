@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 import pytest
 
+from hypercaps.compute import native
+from hypercaps.compute.devices import threads_in_use, use_threads
 from hypercaps.data.scene import Scene
 from hypercaps.training import label_propagation
 from hypercaps.training.preprocessing import PCAWhitening
@@ -60,6 +64,24 @@ def test_it_is_the_exact_solution(classes: int) -> None:
     np.testing.assert_allclose(found, dense(laplacian.toarray(), scores, seeds, labels), atol=1e-4)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-4)
     np.testing.assert_array_equal(label_propagation.propagate(scores, laplacian, seeds, labels), found)  # the same bits
+
+
+@pytest.mark.skipif(not native.available(), reason="no compiled kernels")
+@pytest.mark.parametrize(("classes", "threads"), [(3, 1), (9, 1), (20, 1), (20, 2), (20, 3)])
+def test_the_kernel_solves_as_numpy_does(classes: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, pixels = np.random.default_rng(classes), np.arange(40 * 30)
+    laplacian = label_propagation.pixel_graph_laplacian(pixels, 30, rng.standard_normal((pixels.size, 3)))
+    scores, seeds = rng.random((pixels.size, classes)), rng.permutation(pixels)[:25]
+    task = scores, laplacian, seeds, np.arange(25) % classes
+    before = threads_in_use()
+    use_threads(threads)
+    by_kernel = label_propagation.propagate(*task)
+    use_threads(before)
+    monkeypatch.setenv("HYPERCAPS_NATIVE", "off")
+    by_numpy = label_propagation.propagate(*task)
+    np.testing.assert_allclose(by_kernel, by_numpy, rtol=1e-9, atol=1e-12)
+    if platform.machine() in ("x86_64", "AMD64"):  # elsewhere numpy may round once where the kernel does twice
+        np.testing.assert_array_equal(by_kernel, by_numpy)
 
 
 def test_only_existing_neighbours_are_connected_in_any_order_of_pixels() -> None:

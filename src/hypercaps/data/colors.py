@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 Rgb = tuple[int, int, int]  # red, green, blue; 0 to 255
+NO_DATA_COLOR: Rgb = (245, 245, 245)  # of pixels without values or without a class
 
 _ALIKE = 55.0  # distance below which two colours look alike on a map
 _FEW = 40  # classes whose colours can all look different

@@ -7,13 +7,14 @@ best from known ground.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from hypercaps.compute import linalg
+from hypercaps.compute import linalg, native
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
@@ -47,12 +48,13 @@ def fit_familiarity(cache: SceneCache, labels: Labels, split: Split, folds: Fold
     whitening = cache.robust_whitening
     alive = whitening.variances > 0
     means = _window_means(cache.scene, whitening, sample.pixels)
-    best: _Fitted | None = None
-    for window, components in means.items():  # ascending
-        fitted = _fit_window(window, components[:, alive], sample)
-        if best is None or fitted.auroc > best.auroc + _TIE:
+    # Each decomposition is on one thread, and many wait for none of the others.
+    with linalg.one_thread(), ThreadPoolExecutor(native.threads()) as pool:
+        fits = list(pool.map(lambda side: _fit_window(side, means[side][:, alive], sample), means))
+    best = fits[0]
+    for fitted in fits[1:]:  # ascending windows
+        if fitted.auroc > best.auroc + _TIE:
             best = fitted
-    assert best is not None
     matrix = linalg.product(whitening.matrix[:, alive], best.scaling)
     return Familiarity(best.window, whitening.mean, matrix, best.prototypes, best.known)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hypercaps.classifier import ConvCapsClassifier, FoldObserver
+from hypercaps.classifier import ConvCapsClassifier, FitObserver
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.splits import Split
@@ -22,7 +22,7 @@ from hypercaps.errors import Interrupted, ModelError, Paused, SplitError
 from hypercaps.inference.familiarity_fit import stored_bytes
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.inference.scene_shift import PreparedScene, SceneShift
-from hypercaps.io.writers.atomic import file_sha256, write_bytes, write_csv, write_json, write_npz
+from hypercaps.io.writers.atomic import file_sha256, write_csv, write_json, write_npz
 from hypercaps.io.writers.run_folder import CHECKPOINT, RunFolder
 from hypercaps.models.registry import count_parameters, get_method
 from hypercaps.pipeline.evaluate import run_metrics, side_by_side, with_other_split
@@ -30,13 +30,8 @@ from hypercaps.pipeline.evidence import with_areas, write_doubtful_labels
 from hypercaps.pipeline.layers import LAYERS
 from hypercaps.pipeline.map import make_map
 from hypercaps.pipeline.requests import DEFAULT_RUN, SILENT, RunObserver, TrainRequest
-from hypercaps.pipeline.run_files import LAYER_FILES, RUN_FILES
-from hypercaps.report.label_picture import label_picture
-from hypercaps.report.map_pictures import colored, raster_picture
-from hypercaps.report.plots import curves_picture, reliability_picture
-from hypercaps.report.quicklook import LONGEST_SIDE, QuickLook, quicklook
-from hypercaps.report.run_report import make_report
-from hypercaps.report.signatures import ClassesRecord, make_classes_record
+from hypercaps.pipeline.run_files import RUN_FILES
+from hypercaps.report.quicklook import LONGEST_SIDE
 from hypercaps.selection.candidates import choose_candidates
 from hypercaps.selection.choice import MOST_MEMBERS
 from hypercaps.selection.settings import AUTO
@@ -44,6 +39,10 @@ from hypercaps.training.checkpoint_file import CheckpointFile
 from hypercaps.training.loop import OnProgress, Progress
 from hypercaps.training.scene_cache import SceneCache
 from hypercaps.training.spec import TrainingSpec
+
+if TYPE_CHECKING:
+    from hypercaps.inference.model import TrainedModel
+    from hypercaps.pipeline.report_files import Facts
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,11 @@ def train_run(
     needed = _bytes_needed(classifier, scene, labels, request)
     folder = RunFolder(out, RUN_FILES, force=request.force, resume=request.resume, needs_bytes=needed)
     with folder as staging, _checkpoint(out, request) as checkpoint:
-        folds = FoldObserver(observer.on_comparing, observer.on_candidate)
+        facts = _FactsBeside(classifier, scene, labels)
         on_training = _pausing(observer.on_training, request.budget, out)
+        watched = FitObserver(observer.on_comparing, observer.on_candidate, facts.begin)
         classifier.fit(
-            scene, labels, split, on_progress=on_training, observer=folds, checkpoint=checkpoint, cache=cache
+            scene, labels, split, on_progress=on_training, observer=watched, checkpoint=checkpoint, cache=cache
         )
         metrics = run_metrics(classifier)
         if twin is not None and not classifier.history_.interrupted:
@@ -91,7 +91,6 @@ def train_run(
         sha256 = file_sha256(staging / "model.safetensors")
         metrics = _with_origin(metrics, classifier, request, sha256)
         metrics = replace(metrics, doubtful=write_doubtful_labels(staging, classifier, scene))
-        facts = _facts_beside(classifier, scene, labels.where_valid(scene))
         _write_training(staging, classifier, metrics)
         mapped = reported = False
         if request.with_map:
@@ -105,7 +104,7 @@ def train_run(
             metrics = with_areas(metrics, classifier, staging / "map.tif")
         write_json(staging / "metrics.json", metrics.to_json())
         with suppress(KeyboardInterrupt):
-            _write_report(staging, facts(), labels.where_valid(scene))
+            _write_report(staging, facts.get(), labels.where_valid(scene))
             reported = True
     return RunResult(classifier, metrics, out, mapped=mapped, reported=reported)
 
@@ -272,49 +271,44 @@ def _with_origin(metrics: RunMetrics, classifier: ConvCapsClassifier, request: T
 
 
 def _write_training(staging: Path, classifier: ConvCapsClassifier, metrics: RunMetrics) -> None:
+    from hypercaps.pipeline.report_files import draw_training
+
     history, split = classifier.history_, classifier.split_
     write_csv(staging / "history.csv", ("epoch", "loss", "val_oa", "seconds", "stage"), history.records)
     folds = classifier.folds_ if split.kind == "folds" else None
     held_out = {} if folds is None else {"pixels": folds.units.pixels, "fold": folds.fold, "unit": folds.units.unit}
     write_npz(staging / "split.npz", train=split.train, val=split.val, test=split.test, **held_out)
-    if len(history.records) > 1:
-        write_bytes(staging / "curves.png", curves_picture(history.records, history.best_epoch))
-    if metrics.confidence is not None:
-        write_bytes(staging / "reliability.png", reliability_picture(metrics.confidence))
+    draw_training(staging, history.records, history.best_epoch, metrics.confidence)
 
 
-@dataclass(frozen=True, eq=False)
-class _Facts:
-    """What the report says of the scene and its classes, in addition to the scores."""
+def _write_report(staging: Path, facts: Facts, labels: Labels) -> None:
+    from hypercaps.pipeline.report_files import write_report
 
-    look: QuickLook
-    classes: ClassesRecord
-
-    @classmethod
-    def find(cls, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> _Facts:
-        look = quicklook(scene)
-        return cls(look, make_classes_record(classifier.model_, scene, labels, classifier.split_, look.caption))
+    write_report(staging, facts, labels)
 
 
-def _facts_beside(classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> Callable[[], _Facts]:
-    """Find the facts in another thread, while the map is made and pictures are drawn; call the result to get them.
+class _FactsBeside:
+    """Finds what the report says of scene and classes in another thread, from the end of the training on.
 
-    Band attribution takes seconds on one core, and so do pictures and rasters. A map by torch is made alone, because
-    its last digits depend on torch's number of threads, which attribution sets.
+    Band attribution takes a second on one core, and so does much of calibration, scores, pictures and rasters. The
+    thread imports matplotlib as well. A model by torch is left alone until the facts are needed, because the last
+    digits of its scores depend on torch's number of threads, which attribution sets.
     """
-    find = partial(_Facts.find, classifier, scene, labels)
-    if any(member.compiled is None for member in classifier.model_.members):
-        return find
-    worker = ThreadPoolExecutor(1, thread_name_prefix="hypercaps-report")
-    future = worker.submit(find)
-    worker.shutdown(wait=False)
-    return future.result
 
+    def __init__(self, classifier: ConvCapsClassifier, scene: Scene, labels: Labels) -> None:
+        self._classifier, self._scene, self._labels = classifier, scene, labels
+        self._future: Future[Facts] | None = None
 
-def _write_report(staging: Path, facts: _Facts, labels: Labels) -> None:
-    """report.html and the files that it reads."""
-    write_json(staging / "classes.json", asdict(facts.classes))
-    write_bytes(staging / "scene.png", raster_picture(facts.look.picture))
-    picture = label_picture(labels.array, LONGEST_SIDE)
-    write_bytes(staging / "labels.png", raster_picture(colored(picture, labels.legend)))
-    write_bytes(staging / "report.html", make_report(staging, LAYER_FILES).encode(errors="replace"))
+    def begin(self, model: TrainedModel) -> None:
+        if all(member.compiled is not None for member in model.members):
+            worker = ThreadPoolExecutor(1, thread_name_prefix="hypercaps-report")
+            self._future = worker.submit(self._find, model)
+            worker.shutdown(wait=False)
+
+    def get(self) -> Facts:
+        return self._find(self._classifier.model_) if self._future is None else self._future.result()
+
+    def _find(self, model: TrainedModel) -> Facts:
+        from hypercaps.pipeline.report_files import Facts
+
+        return Facts.find(model, self._scene, self._labels.where_valid(self._scene), self._classifier.split_)

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito's colours without yellow: distinguishable for colour-blind readers.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-NO_DATA_COLOR = (245, 245, 245)
 LONGEST_NAME = 48  # letters of a name in a legend
 
 

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.patches import Patch
 
-from hypercaps.data.colors import Rgb
+from hypercaps.data.colors import NO_DATA_COLOR, Rgb
 from hypercaps.data.labels import Labels, Legend, LegendEntry
 from hypercaps.data.tiling import thinning
-from hypercaps.report.figure import NO_DATA_COLOR, figure_png, hex_color, legend_beside, short_name
+from hypercaps.report.figure import figure_png, hex_color, legend_beside, short_name
 from hypercaps.report.label_picture import label_picture
 
 LONGEST_SIDE = 1600  # pixels of a drawn raster; larger ones are thinned

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from hypercaps.data.colors import NO_DATA_COLOR
 from hypercaps.data.labels import Labels, Legend
 from hypercaps.data.pixels import SelectsBands
 from hypercaps.data.scene import Scene
@@ -19,7 +20,7 @@ from hypercaps.data.tiling import thinning
 from hypercaps.inference.class_map import ClassMap
 from hypercaps.inference.metrics import Scores
 from hypercaps.io.labels.regrid import crs_name
-from hypercaps.report.figure import NO_DATA_COLOR, hex_color, short_name
+from hypercaps.report.figure import hex_color, short_name
 from hypercaps.report.label_picture import label_picture
 from hypercaps.report.map_pictures import LONGEST_SIDE, colored, raster_picture
 from hypercaps.report.page import render

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hypercaps.data.colors import NO_DATA_COLOR
 from hypercaps.data.pixels import Pixels
 from hypercaps.data.resampling import usable_wavelengths
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import thinning
 from hypercaps.data.window import tile_windows
-from hypercaps.report.figure import NO_DATA_COLOR
 
 LONGEST_SIDE = 800  # pixels of a picture; larger scenes are thinned
 _RGB_NM = (650.0, 550.0, 470.0)  # red, green and blue

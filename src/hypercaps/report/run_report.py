@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hypercaps.data.colors import NO_DATA_COLOR
 from hypercaps.data.json_records import from_json
 from hypercaps.data.tiling import thinning
 from hypercaps.inference.metrics import ClassScore
@@ -17,7 +18,7 @@ from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
 from hypercaps.report import page, spectra, wording
 from hypercaps.report.doubtful import draw_doubtful, read_doubtful
-from hypercaps.report.figure import NO_DATA_COLOR, hex_color
+from hypercaps.report.figure import hex_color
 from hypercaps.report.label_picture import dot_side
 from hypercaps.report.map_pictures import confidence_colors, painted, raster_picture
 from hypercaps.report.python_code import python_code

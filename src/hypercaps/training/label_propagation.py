@@ -155,8 +155,9 @@ def propagate(scores: npt.NDArray[np.floating], laplacian: csr_array, seeds: Ind
 
 
 def bytes_to_propagate(pixels: int, classes: int) -> int:
-    """Peak memory of ``propagate``: P and X, eight arrays of the solver, and the graph."""
-    return 8 * pixels * (3 * classes + 8 * min(classes, _CLASSES_AT_ONCE) + 60)
+    """Peak memory of ``propagate``: P and X, eight arrays of the solver in whole blocks of columns, and the graph."""
+    columns = -(-min(classes, _CLASSES_AT_ONCE) // native.SOLVED) * native.SOLVED
+    return 8 * pixels * (3 * classes + 8 * columns + 60)
 
 
 def pseudo_labels(propagated: Array) -> PseudoLabels:
@@ -181,6 +182,8 @@ def _conjugate_gradients(laplacian: csr_array, strength: Array, prior: Array) ->
     Every thread has some of the columns. A column's sums do not depend on the columns beside it, and all make as many
     steps as the slowest one, so that the number of threads changes no bit.
     """
+    if native.available():
+        return _compiled_gradients(laplacian, strength, prior)
     columns = prior.shape[1]
     threads = max(1, min(native.threads(), columns // _LEAST_COLUMNS))
     parts = [_Columns(laplacian, strength, part) for part in np.array_split(prior, threads, axis=1)]
@@ -190,6 +193,28 @@ def _conjugate_gradients(laplacian: csr_array, strength: Array, prior: Array) ->
                 break
             list(pool.map(_Columns.step, parts))
     return np.concatenate([part.solution for part in parts], axis=1)
+
+
+def _compiled_gradients(laplacian: csr_array, strength: Array, prior: Array) -> Array:
+    """The same by the compiled kernel, which reads and writes each array once in a step: columns in blocks."""
+    pixels, columns = prior.shape
+    blocks = -(-columns // native.SOLVED)
+    solution, residual, direction, image = (native.empty((blocks, pixels, native.SOLVED), np.float64) for _ in range(4))
+    size, tolerance = np.empty((2, blocks, native.SOLVED))
+    for block in range(blocks):
+        part = np.zeros((pixels, native.SOLVED))  # columns of zeros fill the last one
+        own = prior[:, block * native.SOLVED : (block + 1) * native.SOLVED]
+        part[:, : own.shape[1]] = own
+        start = _Columns(laplacian, strength, part)
+        solution[block], residual[block], direction[block] = start.solution, start.residual, start.direction
+        size[block], tolerance[block] = start.size, start.tolerance
+    starts, neighbours = (np.asarray(part, dtype=np.int64) for part in (laplacian.indptr, laplacian.indices))
+    system = starts, neighbours, laplacian.data, strength, np.ascontiguousarray(start.diagonal[:, 0])
+    for _ in range(_MAX_ITERATIONS):
+        if (size <= tolerance).all():
+            break
+        native.run("solver_step", pixels, blocks, *system, solution, residual, direction, image, size)
+    return np.concatenate(list(solution), axis=1)[:, :columns]
 
 
 class _Columns:

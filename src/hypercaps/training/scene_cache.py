@@ -88,7 +88,10 @@ class SceneCache:
 
     @cached_property
     def statistics(self) -> SceneStatistics | None:
-        return sample_statistics(self.scene)
+        with (
+            linalg.one_thread()
+        ):  # a second one would wait, and take time from the thread that finds facts for a report
+            return sample_statistics(self.scene)
 
     def patches(self, preprocessing: str, pixels: Pixels, patch: int) -> PatchStore:
         """Patches of side ``patch`` around pixels (N,), flat indices."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hypercaps.classifier import ConvCapsClassifier, FoldObserver
+from hypercaps.classifier import ConvCapsClassifier, FitObserver
 from hypercaps.data.labels import Labels
 from hypercaps.data.scene import Scene
 from hypercaps.data.tiling import TILE
@@ -92,7 +92,7 @@ class TaskRunner:
             self._suggest(task, scored, preview.model_, labels)
             self._worker.report("mapped", seconds=seconds)
         on_training = self._on_scoring if can_preview else self._on_training
-        observer = FoldObserver(self._on_comparing)
+        observer = FitObserver(self._on_comparing)
         classifier.fit(self._scene, labels, on_progress=on_training, observer=observer, cache=self._cache)
         self._check_not_interrupted(classifier)
         classifier.save(task.folder / MODEL)

@@ -32,9 +32,13 @@ TRAIN_CHUNK = 8
 LANES = 16  # channels are padded to whole vectors of the widest variant
 BLOCK = 4
 TILE = 24
+SOLVED = 8
 # Bits of the vectors of each variant; 0: those that every processor of the architecture has.
 VARIANTS = {"baseline": 0, "avx2": 256, "avx512": 512}
-_KERNELS = ("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten")
+_KERNELS = (
+    *("layers", "layers_back", "route", "squash_back", "lengths_back", "route_back", "lengths", "whiten"),
+    "solver_step",
+)
 _CACHE_LINE = 64  # bytes
 _SPINS = 200_000  # checks for a job before a helper thread sleeps: a few milliseconds, longer than pauses in a step
 
@@ -42,6 +46,13 @@ _chosen: int | None = None  # number of threads that the user asked for
 _threads: int | None = None  # while torch is on one thread: those of the kernels
 _users = 0  # number of threads inside ``torch_on_one_thread``
 _users_lock = threading.Lock()
+
+
+class _Inside(threading.local):
+    depth = 0  # of this thread in ``torch_on_one_thread``
+
+
+_inside = _Inside()
 
 
 def _use_one_thread() -> None:
@@ -237,19 +248,23 @@ def torch_on_one_thread() -> Iterator[None]:
     if torch is None:
         yield
         return
-    with _users_lock:  # several threads may be inside at once: the last user restores the setting
+    with _users_lock:  # several threads may be inside at once
         if _users == 0:
             _threads = torch.get_num_threads()
         _users += 1
     _keep_freed_blocks()
+    _inside.depth += 1
     torch.set_num_threads(1)
     try:
         yield
     finally:
         with _users_lock:
             _users -= 1
-            if _users == 0 and _threads is not None:
+            _inside.depth -= 1
+            # torch counts threads for each thread that calls it: every one restores its own.
+            if _inside.depth == 0 and _threads is not None:
                 torch.set_num_threads(_threads)
+            if _users == 0:
                 _threads = None
 
 

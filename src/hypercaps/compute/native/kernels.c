@@ -67,9 +67,19 @@ typedef double dloose __attribute__((vector_size(4 * LANES), aligned(8), may_ali
    more registers than there are. */
 #define FORGET(address) __asm__("" : "+r"(address))
 
+/* A product that is rounded before it is added to something, as numpy and scipy do. */
+#if defined(__x86_64__)
+#define ROUND(x) __asm__("" : "+x"(x))
+#elif defined(__aarch64__)
+#define ROUND(x) __asm__("" : "+w"(x))
+#else
+#define ROUND(x)
+#endif
+
 INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec x) { *(loose *)p = x; }
 INLINE dvec load_doubles(const double *p) { return *(const dloose *)p; }
+INLINE void store_doubles(double *p, dvec x) { *(dloose *)p = x; }
 
 #if defined(__AVX512F__)
 INLINE vec all(float x) { return _mm512_set1_ps(x); }
@@ -1138,6 +1148,106 @@ static int whiten(const void *given, int64_t *next) {
     return 0;
 }
 
+/* ---- label propagation ------------------------------------------------------------------------------------------ */
+
+/* A step of conjugate gradients for the system of training/label_propagation.py, with the bits of numpy and scipy. Its
+   columns are in blocks of SOLVED, a task each: (blocks, pixels, SOLVED). */
+enum { SOLVED = 8, DOUBLES = LANES / 2, SOLVED_VECTORS = SOLVED / DOUBLES };
+
+typedef struct {
+    int64_t pixels, blocks;
+    const int64_t *starts, *neighbours; /* the Laplacian: where each row begins, and the columns of its entries */
+    const double *entries, *strength, *diagonal; /* diagonal: of the system */
+    double *solution, *residual, *direction, *image;
+    double *size; /* (blocks, SOLVED): of the residual */
+} SolverJob;
+
+/* The system times the direction, into the image; adds up the curvature of each column. */
+INLINE void solver_image(const SolverJob *job, const double *direction, double *image, dvec *curvature) {
+    for (int64_t p = 0; p < job->pixels; p++) {
+        dvec sums[SOLVED_VECTORS];
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) sums[v] = all_doubles(0.0);
+        for (int64_t j = job->starts[p]; j < job->starts[p + 1]; j++) {
+            const double *from = direction + job->neighbours[j] * SOLVED;
+            dvec entry = all_doubles(job->entries[j]);
+            UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) {
+                dvec part = entry * load_doubles(from + v * DOUBLES);
+                ROUND(part);
+                sums[v] += part;
+            }
+        }
+        dvec strength = all_doubles(job->strength[p]);
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) {
+            int64_t at = p * SOLVED + v * DOUBLES;
+            dvec own = load_doubles(direction + at), part = strength * own;
+            ROUND(part);
+            sums[v] += part;
+            store_doubles(image + at, sums[v]);
+            dvec product = own * sums[v];
+            ROUND(product);
+            curvature[v] += product;
+        }
+    }
+}
+
+/* Moves along the direction; adds up the size of the residual, which goes into the image by its preconditioner. */
+INLINE void solver_move(const SolverJob *job, const double *length, int64_t block, dvec *size) {
+    const int64_t begin = block * job->pixels * SOLVED;
+    double *solution = job->solution + begin, *residual = job->residual + begin, *image = job->image + begin;
+    const double *direction = job->direction + begin;
+    for (int64_t p = 0; p < job->pixels; p++)
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) {
+            int64_t at = p * SOLVED + v * DOUBLES;
+            dvec by = load_doubles(length + v * DOUBLES);
+            dvec moved = by * load_doubles(direction + at), less = by * load_doubles(image + at);
+            ROUND(moved);
+            ROUND(less);
+            store_doubles(solution + at, load_doubles(solution + at) + moved);
+            dvec left = load_doubles(residual + at) - less, scaled = left / all_doubles(job->diagonal[p]);
+            store_doubles(residual + at, left);
+            store_doubles(image + at, scaled);
+            dvec product = left * scaled;
+            ROUND(product);
+            size[v] += product;
+        }
+}
+
+/* Turns the direction: its share of the one before, and the residual by its preconditioner. */
+INLINE void solver_turn(int64_t pixels, const double *share, const double *image, double *direction) {
+    for (int64_t p = 0; p < pixels; p++)
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) {
+            int64_t at = p * SOLVED + v * DOUBLES;
+            dvec before = load_doubles(direction + at) * load_doubles(share + v * DOUBLES);
+            ROUND(before);
+            store_doubles(direction + at, before + load_doubles(image + at));
+        }
+}
+
+/* (SOLVED,) quotients, 0 where the divisor is not positive. */
+INLINE void quotients(const double *of, const double *by, double *to) {
+    for (int k = 0; k < SOLVED; k++) to[k] = by[k] > 0.0 ? of[k] / by[k] : 0.0;
+}
+
+static int solver_step(const void *given, int64_t *next) {
+    const SolverJob *job = given;
+    for (int64_t block; (block = take(next, 1)) < job->blocks;) {
+        const int64_t begin = block * job->pixels * SOLVED;
+        double *size = job->size + block * SOLVED, sums[SOLVED], by[SOLVED];
+        dvec found[SOLVED_VECTORS];
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) found[v] = all_doubles(0.0);
+        solver_image(job, job->direction + begin, job->image + begin, found);
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) store_doubles(sums + v * DOUBLES, found[v]);
+        quotients(size, sums, by);
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) found[v] = all_doubles(0.0);
+        solver_move(job, by, block, found);
+        UNROLL(4) for (int v = 0; v < SOLVED_VECTORS; v++) store_doubles(sums + v * DOUBLES, found[v]);
+        quotients(sums, size, by);
+        solver_turn(job->pixels, by, job->image + begin, job->direction + begin);
+        memcpy(size, sums, sizeof sums);
+    }
+    return 0;
+}
+
 /* ---- noise -------------------------------------------------------------------------------------------------------
 
    Normal numbers from a generator of numpy, with the bits of numpy's own (the ziggurat of Marsaglia and Tsang, 2000), three
@@ -1189,7 +1299,7 @@ EXPORT void hypercaps_normals(NextWord next, void *state, const uint32_t *inside
 
 typedef int (*Kernel)(const void *, int64_t *);
 static const Kernel KERNELS[] = {layers_forth, layers_back,       route_forth, squash_back_all, lengths_back,
-                                 route_back,   lengths_of_pixels, whiten};
+                                 route_back,   lengths_of_pixels, whiten,      solver_step};
 
 typedef struct {
     int64_t next;       /* task of the job under way */
