@@ -88,9 +88,8 @@ class SceneCache:
 
     @cached_property
     def statistics(self) -> SceneStatistics | None:
-        with (
-            linalg.one_thread()
-        ):  # a second one would wait, and take time from the thread that finds facts for a report
+        # A second thread of numpy's would wait, and take time from the thread that finds the facts of a report.
+        with linalg.one_thread():
             return sample_statistics(self.scene)
 
     def patches(self, preprocessing: str, pixels: Pixels, patch: int) -> PatchStore:
