@@ -366,7 +366,7 @@ def _default_text(rows: Iterable[CandidateRow]) -> str:
         kept = names[0] if len(names) == 1 else f"The average of {joined(names)}"
         return f"{kept} is kept unless a candidate is clearly better."
     return (
-        "Neighbouring pixels mostly belong to one field here (windows help LDA, label propagation does not harm it), "
+        "Neighbouring pixels mostly belong to one field here (LDA on windows and with label propagation shows it), "
         f"so {names[0]} is kept unless a candidate is clearly more accurate."
     )
 

@@ -144,23 +144,35 @@ class Race:
         return correct >= (1 - _GUIDE_ERROR) * self.problem.truth.size
 
     def _is_of_fields(self, lda: Mapping[int, Candidate]) -> bool:
-        """Whether windows help LDA (by patch) and label propagation does not harm it, as in a scene of fields.
+        """Whether neighbouring pixels mostly have one class, by the evidence of LDA (by patch).
 
-        Among mixed pixels windows harm, while propagation may seem to help inside of a single tile. A few units must
-        show it clearly, unless LDA is nearly always right and there is nothing left to gain.
+        Windows must not make it less accurate. Then label propagation must make it clearly more accurate, or windows
+        must help and propagation not harm. Among mixed pixels windows harm, while propagation may seem to help inside
+        of a single tile.
         """
         alone = self.results[lda[1]]
         windows = [self.results[one] for patch, one in lda.items() if patch > 1]
+        too_many = self.problem.folds.units.pixels.size > MAX_LABELS
+        if too_many or self._units < LEAST_UNITS or self._out_of_time(1.0):
+            return False
+        if not any(window.correct >= alone.correct for window in windows):
+            return False
+        propagated = propagated_lda(self.problem, lda[1].spec(self.settings.base))
+        if is_clearly_worse(alone, propagated):
+            return True
+        return propagated.correct >= alone.correct and self._do_windows_help(lda, alone, windows)
+
+    def _do_windows_help(self, lda: Mapping[int, Candidate], alone: OutOfFold, windows: Sequence[OutOfFold]) -> bool:
+        """A few units must show it clearly, unless LDA is nearly always right and there is nothing left to gain."""
         if not any(_helps(window, alone) for window in windows):
             return False
-        units = np.unique(self.problem.unit).size
         is_clear = any(is_clearly_worse(alone, window, SURE) for window in windows)
-        if units < _FEW_UNITS and not is_clear and not self._is_nearly_right(lda):
-            return False
-        too_many = self.problem.folds.units.pixels.size > MAX_LABELS
-        if too_many or units < LEAST_UNITS or self._out_of_time(1.0):
-            return False
-        return propagated_lda(self.problem, lda[1].spec(self.settings.base)).correct >= alone.correct
+        return self._units >= _FEW_UNITS or is_clear or self._is_nearly_right(lda)
+
+    @property
+    def _units(self) -> int:
+        """Number of units that are held out."""
+        return int(np.unique(self.problem.unit).size)
 
     # ---- running -------------------------------------------------------------------------------------------------
 
