@@ -16,14 +16,14 @@ import numpy as np
 from hypercaps.errors import HypercapsError, ModelError
 from hypercaps.inference.run_metrics import CandidateRow
 from hypercaps.selection.candidates import PATCHES, Candidate
-from hypercaps.selection.choice import BASIC, LEAST_UNITS, SURE, Choice, Losses, choose, excess, is_clearly_worse
+from hypercaps.selection.choice import BASIC, LEAST_UNITS, Choice, Losses, choose, excess, is_clearly_worse
 from hypercaps.selection.out_of_fold import FoldProblem, OutOfFold, run_fold
 from hypercaps.selection.propagation import MAX_LABELS, propagated_lda
 from hypercaps.training.spec import TrainingSpec
 
 _NETWORK_SHARE = 0.5  # of the time limit that must be left for a network to begin
 _GUIDE_ERROR = 0.05  # share of the pixels that LDA on windows may have wrong to take part in label propagation
-_FEW_UNITS = 40  # held-out units, below which windows may help LDA by chance
+_CLEAR = 0.95  # probability that label propagation makes LDA more accurate, in a scene of fields
 OnComparing = Callable[[str, int, int, int, int], None]  # candidate, fold, folds, candidates done, candidates
 OnCandidate = Callable[[CandidateRow], None]
 
@@ -146,33 +146,22 @@ class Race:
     def _is_of_fields(self, lda: Mapping[int, Candidate]) -> bool:
         """Whether neighbouring pixels mostly have one class, by the evidence of LDA (by patch).
 
-        Windows must not make it less accurate. Then label propagation must make it clearly more accurate, or windows
-        must help and propagation not harm. Among mixed pixels windows harm, while propagation may seem to help inside
-        of a single tile.
+        Windows must not make it less accurate, and label propagation must make it clearly more accurate, unless it is
+        nearly always right and there is nothing left to gain. Among mixed pixels windows harm, while propagation may
+        seem to help inside of a single tile; a few labels are right on windows by chance.
         """
         alone = self.results[lda[1]]
         windows = [self.results[one] for patch, one in lda.items() if patch > 1]
+        units = np.unique(self.problem.unit).size
         too_many = self.problem.folds.units.pixels.size > MAX_LABELS
-        if too_many or self._units < LEAST_UNITS or self._out_of_time(1.0):
+        if too_many or units < LEAST_UNITS or self._out_of_time(1.0):
             return False
         if not any(window.correct >= alone.correct for window in windows):
             return False
         propagated = propagated_lda(self.problem, lda[1].spec(self.settings.base))
-        if is_clearly_worse(alone, propagated):
+        if is_clearly_worse(alone, propagated, _CLEAR):
             return True
-        return propagated.correct >= alone.correct and self._do_windows_help(lda, alone, windows)
-
-    def _do_windows_help(self, lda: Mapping[int, Candidate], alone: OutOfFold, windows: Sequence[OutOfFold]) -> bool:
-        """A few units must show it clearly, unless LDA is nearly always right and there is nothing left to gain."""
-        if not any(_helps(window, alone) for window in windows):
-            return False
-        is_clear = any(is_clearly_worse(alone, window, SURE) for window in windows)
-        return self._units >= _FEW_UNITS or is_clear or self._is_nearly_right(lda)
-
-    @property
-    def _units(self) -> int:
-        """Number of units that are held out."""
-        return int(np.unique(self.problem.unit).size)
+        return self._is_nearly_right(lda) and propagated.correct >= alone.correct
 
     # ---- running -------------------------------------------------------------------------------------------------
 
@@ -275,13 +264,6 @@ class Race:
             seconds=result.seconds,
             is_default=candidate in self._kept_by_default(),
         )
-
-
-def _helps(window: OutOfFold, alone: OutOfFold) -> bool:
-    """Whether log loss is lower and accuracy not, or accuracy higher and log loss not by more than its error."""
-    mean, error = excess(Losses.of(window), Losses.of(alone))
-    more_correct = window.correct - alone.correct
-    return (mean < 0 and more_correct >= 0) or (mean <= error and more_correct > 0)
 
 
 def _per_fold(result: OutOfFold) -> float:
