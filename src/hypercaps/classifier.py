@@ -327,12 +327,14 @@ class ConvCapsClassifier(ModelUser, Parameters):
         self.model_ = replace(self.model_, scores=listed)
 
     def _lda_baseline(self, cache: SceneCache, labels: Labels) -> Baseline:
+        from hypercaps.compute import linalg
         from hypercaps.selection.fit import fit_model
 
         lda = ConvCapsClassifier(method=LDA.method, seed=self.seed)
         lda.split_ = self.split_.with_patch(LDA.patch)
         started = time.perf_counter()
-        lda.model_ = fit_model(lda._settings().spec.job(cache.scene, labels, lda.split_), cache=cache).model
+        with linalg.one_thread():  # a second one would wait for the core on which facts for a report are found
+            lda.model_ = fit_model(lda._settings().spec.job(cache.scene, labels, lda.split_), cache=cache).model
         seconds = time.perf_counter() - started
         scores = lda.evaluate(cache.scene, labels, lda.split_, progress=False)
         return Baseline(LDA.method, scores.oa, seconds, scores.oa_interval)
