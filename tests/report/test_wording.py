@@ -9,8 +9,8 @@ import pytest
 
 from hypercaps.cli.tables import scores_line
 from hypercaps.inference.metrics import ConfidenceReport, reliability
-from hypercaps.inference.run_metrics import CandidateRow, RunMetrics
-from hypercaps.report import wording
+from hypercaps.inference.run_metrics import RunMetrics
+from hypercaps.report import comparison, wording
 from support.run_records import CANDIDATES, DISTANCES, folds_metrics, lda_baseline, unscored_metrics
 
 
@@ -52,7 +52,8 @@ def test_a_run_without_scores_says_only_that() -> None:
     assert wording.split_text(metrics).startswith("Split: none (")
     expected = "Nothing was scored: all 230 labels were used for training (--split none)."
     assert wording.unscored_text(metrics) == expected and wording.unscored_text(folds_metrics()) is None
-    texts = ("leakage_text", "scene_text", "question_text", "baseline_text", "untested_text", "interval_note")
+    texts = ("leakage_text", "scene_text", "question_text", "untested_text", "interval_note")
+    assert comparison.baseline_text(metrics) is None
     assert [getattr(wording, name)(metrics) for name in texts] == [None] * len(texts)
 
 
@@ -157,52 +158,6 @@ def test_units_of_which_some_pixels_train_are_counted() -> None:
     assert "a training pixel inside its patch" in wording.split_text(replace(leaking, partly_seen=3))
 
 
-def test_the_simplest_method_is_named_as_better_only_if_it_is() -> None:
-    said = wording.baseline_text(folds_metrics(baseline=lda_baseline(62.14)))
-    assert said == "LDA on the same pixels: 62.1 % (50.0 to 71.0), in 0.1 s."
-    better = wording.baseline_text(folds_metrics(oa=62.1, baseline=lda_baseline(66.4)))
-    assert better == (
-        "LDA, the simplest method, is better on the same pixels: 66.4 % (50.0 to 71.0) against 62.1 % (76.0 to 90.2); "
-        "to use it, type --method lda."
-    )
-    equal = wording.baseline_text(folds_metrics(oa=62.11, baseline=lda_baseline(62.14)))  # as far as it is shown
-    assert equal is not None and "better" not in equal
-    assert wording.baseline_text(folds_metrics(method="lda", patch=1, baseline=lda_baseline(99.0))) is None
-    assert wording.baseline_text(folds_metrics()) is None
-
-
-def test_lda_on_windows_is_compared_with_lda_on_single_pixels() -> None:
-    windows = folds_metrics(method="lda", patch=7, baseline=lda_baseline(62.1))
-    assert wording.baseline_text(windows) == "LDA on single pixels instead of windows: 62.1 % (50.0 to 71.0), in 0.1 s."
-    worse = wording.baseline_text(replace(windows, baseline=lda_baseline(99.0)))
-    assert worse is not None and worse.startswith("LDA on single pixels, the simplest method, is better")
-    assert worse.endswith("type --method lda --patch 1.")
-
-
-def test_chosen_candidates_come_first_and_those_not_run_are_left_out() -> None:
-    names = [row.name for row in wording.ranked(CANDIDATES)]
-    assert names == ["convcapsnet-7-propagated", "logistic", "random-forest", "lda"]
-
-
-def test_candidates_of_some_folds_only_come_last_because_folds_differ() -> None:
-    complete = replace(CANDIDATES[0], name="whole", outcome="compared", oa=80.0, folds=5)
-    stopped = replace(
-        complete, name="stopped", outcome="behind after 2 of 5 folds, where lda has 99.0 %", oa=95.0, folds=2
-    )
-    chosen = replace(complete, name="kept", outcome="chosen", oa=70.0)
-    assert [row.name for row in wording.ranked([stopped, complete, chosen])] == ["kept", "whole", "stopped"]
-
-
-def test_candidates_that_were_not_run_are_named_or_counted() -> None:
-    assert wording.compared_text(CANDIDATES).endswith("Not run: rbf-svm (it would take too long).")
-    many = [replace(CANDIDATES[0], name=f"candidate-{number}") for number in range(5)]
-    assert wording.compared_text(many).endswith("Not run: 5 further candidates (it would take too long).")
-    assert "Not run" not in wording.compared_text(CANDIDATES[1:])
-    assert "left out early" in wording.compared_text(CANDIDATES)
-    complete = [row for row in CANDIDATES if row.folds == 5]
-    assert "the same out-of-fold pixels. " in wording.compared_text(complete)
-
-
 def test_doubtful_labels_are_counted() -> None:
     assert wording.doubtful_text(folds_metrics(doubtful=1)) == "1 label is doubtful: see doubtful.gpkg"
     assert (
@@ -224,22 +179,6 @@ def test_classes_with_one_area_are_named() -> None:
     said = wording.one_area_text(folds_metrics(within_one_area=("corn", "rye")))
     assert said is not None and said.startswith("Tested near training labels only: corn and rye; the labels of each")
     assert wording.one_area_text(unscored_metrics(within_one_area=("corn",))) is None
-
-
-def test_the_comparison_says_what_is_kept_without_proof() -> None:
-    def row(name: str, *, is_default: bool = False) -> CandidateRow:
-        return CandidateRow(name, name, "", "compared", oa=80.0, folds=5, is_default=is_default)
-
-    basic = [row("lda", is_default=True), row("logistic", is_default=True)]
-    assert "The average of lda and logistic is kept unless a candidate is clearly better." in wording.compared_text(
-        basic
-    )
-    assert "lda is kept unless a candidate is clearly better." in wording.compared_text([basic[0], row("rbf-svm")])
-    assert "The one with the lowest log loss is kept" in wording.compared_text([row("rbf-svm")])
-    network = replace(row("convcapsnet-7-guided", is_default=True), method="convcapsnet")
-    fields = wording.compared_text([row("lda"), network])
-    assert "so convcapsnet-7-guided is kept unless a candidate is clearly more accurate." in fields
-    assert "average of lda" not in fields
 
 
 def test_the_accuracy_of_the_map_is_given_for_folds_only() -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hypercaps.pipeline.run_files import RUN_FILES
-from hypercaps.report import wording
+from hypercaps.report import comparison, wording
 
 if TYPE_CHECKING:  # these import torch, which 'hypercaps scenes' must not wait for
     from hypercaps.inference.explain import Explanation
@@ -34,7 +34,7 @@ def print_scores(console: Console, metrics: RunMetrics, folder: Path | None = No
     if metrics.candidates:
         console.print()
         console.print(_candidate_table(metrics.candidates))
-        console.print(f"\n{wording.compared_text(metrics.candidates)}", soft_wrap=True)
+        console.print(f"\n{comparison.compared_text(metrics.candidates)}", soft_wrap=True)
     is_table = folder is not None and (folder / "doubtful.csv").exists()
     if doubtful := wording.doubtful_text(metrics, "doubtful.csv" if is_table else "doubtful.gpkg"):
         console.print(doubtful, soft_wrap=True)
@@ -98,7 +98,7 @@ def _score_lines(metrics: RunMetrics) -> Iterable[str]:
         wording.question_text(metrics) if folds else wording.split_text(metrics),
         None if metrics.both is not None else wording.leakage_text(metrics),
         None if metrics.both is not None else wording.scene_text(metrics),
-        wording.baseline_text(metrics),
+        comparison.baseline_text(metrics),
         wording.calibration_text(metrics),
     )
     yield from (escape(note) for note in notes if note)
@@ -132,8 +132,8 @@ def _candidate_table(candidates: Iterable[CandidateRow]) -> Table:
     table = _table("candidate", "OA>", "95 %>", "log loss>", "folds>", "time>", "outcome")
     for column in table.columns[:-1]:
         column.no_wrap = True
-    for row in wording.ranked(candidates):
-        name = f"[bold]{escape(row.name)}[/]" if wording.is_chosen(row) else escape(row.name)
+    for row in comparison.ranked(candidates):
+        name = f"[bold]{escape(row.name)}[/]" if comparison.is_chosen(row) else escape(row.name)
         figures = [""] * 5
         if row.oa is not None:
             interval = "" if row.oa_interval is None else wording.interval_text(row.oa_interval)

@@ -16,7 +16,7 @@ from hypercaps.data.tiling import thinning
 from hypercaps.inference.metrics import ClassScore
 from hypercaps.inference.run_metrics import RunMetrics
 from hypercaps.io.writers.thumbnails import MapLook, look_at_map, look_at_raster
-from hypercaps.report import page, spectra, wording
+from hypercaps.report import comparison, page, spectra, wording
 from hypercaps.report.doubtful import draw_doubtful, read_doubtful
 from hypercaps.report.figure import hex_color
 from hypercaps.report.label_picture import dot_side
@@ -95,14 +95,14 @@ def _accuracy_content(metrics: RunMetrics) -> dict[str, object]:
         "partly_seen_text": wording.partly_seen_text(metrics),
         "tested_share_text": wording.tested_share_text(metrics),
         "question_text": wording.question_text(metrics),
-        "baseline_text": wording.baseline_text(metrics),
+        "baseline_text": comparison.baseline_text(metrics),
         "calibration_text": wording.calibration_text(metrics),
         "contradiction_text": wording.contradiction_text(metrics),
         "unknown_text": wording.unknown_text(metrics),
-        "compared_text": wording.compared_text(metrics.candidates),
+        "compared_text": comparison.compared_text(metrics.candidates),
         "unit_names": wording.unit_names(metrics),
         "counts_areas": wording.counts_areas(metrics),
-        "candidates": wording.ranked(metrics.candidates),
+        "candidates": comparison.ranked(metrics.candidates),
         "among_labels": wording.among_labels(metrics),
         "advice": [] if both else [wording.leakage_text(metrics), wording.scene_text(metrics)],  # both_text has them
         "both": both,
